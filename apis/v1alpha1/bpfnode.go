@@ -44,6 +44,11 @@ type BpfNodeStatus struct {
 	// +optional
 	ConflictCount int32 `json:"conflictcount"`
 
+	// stalemapcount is the number of maps that only volumes of pods have: the
+	// program was deleted, or reloaded with other maps. For example: `1`.
+	// +optional
+	StaleMapCount int32 `json:"stalemapcount,omitempty"`
+
 	// programs are the programs in the kernel, sorted by id.
 	// +optional
 	// +listType=atomic

@@ -69,6 +69,7 @@ func TestReading(t *testing.T) {
 
 // The flags that other commands need to reach the same cluster can be pasted into a shell.
 func TestFlagsOfTheCluster(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
 	flags := genericclioptions.NewConfigFlags(false)
 	server, user := "https://10.0.0.1:6443", "it's me"
 	flags.APIServer, flags.Impersonate = &server, &user

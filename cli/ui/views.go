@@ -86,6 +86,7 @@ func (s *Server) object(ctx context.Context, r *http.Request, send func(any) err
 	owner := ownerIn(r.URL.Query())
 	var shown *view.Declared
 	var at time.Time
+	nodes := map[string]*v1alpha1.BpfNode{}
 	return s.facts.onChange(ctx, objectPace, func(f *facts) error {
 		// Only a change of this object, or time, makes another look worth its requests.
 		now := f.object(owner)
@@ -103,8 +104,47 @@ func (s *Server) object(ctx context.Context, r *http.Request, send func(any) err
 		if err != nil {
 			problems.Unseen = append(problems.Unseen, "revisions: "+told(err))
 		}
-		return send(view.ObjectOf(page, facts, revisions, all.Events, problems))
+		if err := s.mapsOf(ctx, f, facts.Reports, nodes); err != nil {
+			problems.Unseen = append(problems.Unseen, "global variables: "+told(err))
+		}
+		return send(view.ObjectOf(page, facts, nodes, revisions, all.Events, problems))
 	})
+}
+
+// maxInventories is the maximum number of nodes whose BpfNodes a view of an object reads.
+const maxInventories = 20
+
+// mapsOf adds the BpfNodes of the nodes in reports, with only the maps that the reports name, because a BpfNode can have
+// a size of a megabyte. It reads one again if it lacks such a map and has changed.
+func (s *Server) mapsOf(ctx context.Context, f *facts, reports []v1alpha1.ProgramObject, nodes map[string]*v1alpha1.BpfNode) error {
+	wanted := map[string][]uint32{}
+	for _, r := range reports {
+		node := r.GetStatus().Node
+		if _, found := wanted[node]; found || len(wanted) < maxInventories {
+			wanted[node] = append(wanted[node], r.GetStatus().MapIDs...)
+		}
+	}
+	for node, ids := range wanted {
+		if known := nodes[node]; known != nil {
+			listed := func(id uint32) bool {
+				return slices.ContainsFunc(known.Status.Maps, func(m v1alpha1.BpfNodeMap) bool { return m.ID == id })
+			}
+			i := f.inventory(node)
+			if i == nil || i.Version == known.ResourceVersion || !slices.ContainsFunc(ids, func(id uint32) bool { return !listed(id) }) {
+				continue
+			}
+		}
+		err := s.Cluster.BpfNodes(ctx, []string{node}, func(n *v1alpha1.BpfNode) error {
+			listed := slices.DeleteFunc(n.Status.Maps, func(m v1alpha1.BpfNodeMap) bool { return !slices.Contains(ids, m.ID) })
+			n.Status = v1alpha1.BpfNodeStatus{Maps: slices.Clone(listed)} // without the rest of the array
+			nodes[node] = n
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // followFailures reads on which nodes objects fail, when the status of a failing object changes. It reads only the

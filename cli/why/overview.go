@@ -24,6 +24,8 @@ type Overview struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Objects []Brief `json:"objects"`
+	// Volumes are the nodes on which volumes of pods have maps of programs that were deleted, or reloaded with other maps.
+	Volumes []string `json:"volumes,omitempty"`
 	// Components are problems of the node components that the operator found.
 	Components []string `json:"components,omitempty"`
 	// Unseen is what couldn't be read, and why.
@@ -134,6 +136,7 @@ func (o *Overview) Print(w io.Writer, all bool) error {
 		}
 		out.WriteString(". To list them, use -o wide.\n")
 	}
+	list(&out, "Volumes", o.Volumes)
 	list(&out, "Node components", o.Components)
 	list(&out, "Not readable", o.Unseen)
 	_, err := io.WriteString(w, out.String())
@@ -176,6 +179,18 @@ func Conflicts(node *v1alpha1.BpfNode) map[v1alpha1.BpfNodeOwner][]Conflict {
 		}
 	}
 	return found
+}
+
+// StaleMaps describes the maps on a node that only volumes of pods have, if there are any.
+func StaleMaps(node *v1alpha1.BpfNode) []string {
+	maps := "maps"
+	switch node.Status.StaleMapCount {
+	case 0:
+		return nil
+	case 1:
+		maps = "map"
+	}
+	return []string{fmt.Sprintf("on node %s, pods mount %d %s that no program uses anymore. To do: restart the pods that kubectl bpfman maps --node %[1]s lists", node.Name, node.Status.StaleMapCount, maps)}
 }
 
 // Problems returns the problems of the node components in the ConfigMap, with their solutions.

@@ -37,13 +37,24 @@ func Status(facts *Facts) *v1alpha1.BpfNodeStatus {
 		}
 		status.Programs = append(status.Programs, entry)
 	}
-	pins := map[uint32][]string{}
+	used := map[uint32]bool{}
+	for _, program := range facts.Programs {
+		for _, id := range program.Maps {
+			used[id] = true
+		}
+	}
+	pins, mounted := map[uint32][]string{}, map[uint32]bool{}
 	for _, pin := range facts.Pins {
-		if pin.Behind.Map != 0 {
-			pins[pin.Behind.Map] = append(pins[pin.Behind.Map], Text(pin.Path))
+		if id := pin.Behind.Map; id != 0 {
+			pins[id] = append(pins[id], Text(pin.Path))
+			mounted[id] = mounted[id] || podDirectory.MatchString(pin.Path)
 		}
 	}
 	for _, m := range facts.Maps {
+		slices.Sort(pins[m.ID])
+		if mounted[m.ID] && !used[m.ID] {
+			status.StaleMapCount++
+		}
 		status.Maps = append(status.Maps, v1alpha1.BpfNodeMap{
 			ID: m.ID, Name: Text(m.Name), Type: m.Type, KeySize: m.KeySize, ValueSize: m.ValueSize, MaxEntries: m.MaxEntries,
 			MemoryBytes: int64(m.Memory), Pins: pins[m.ID], //nolint:gosec // the kernel's memory fits

@@ -67,6 +67,7 @@ func facts() *Facts {
 		Maps: []kernel.Map{
 			{ID: 1, Name: ".rodata", Type: "array", KeySize: 4, ValueSize: 124, MaxEntries: 1},
 			{ID: 2, Name: "counts", Type: "percpu_hash", KeySize: 4, ValueSize: 8, MaxEntries: 64},
+			{ID: 5, Name: "old", Type: "hash", KeySize: 4, ValueSize: 8, MaxEntries: 64},
 			{ID: 4, Name: "calls", Type: "prog_array", KeySize: 4, ValueSize: 4, MaxEntries: 8},
 		},
 		Links: []kernel.Link{
@@ -118,6 +119,8 @@ func facts() *Facts {
 			{Path: "/run/bpfman/fs/prog_3", Behind: isProgram(3)},
 			{Path: "/run/bpfman/fs/tc-ingress/dispatcher", Behind: isProgram(14)},
 			{Path: "/sys/fs/bpf/counts", Behind: isMap(2)},
+			{Path: "/var/lib/kubelet/pods/11111111-2222-3333-4444-555555555555/volumes/x/counts", Behind: isMap(2)},
+			{Path: "/var/lib/kubelet/pods/11111111-2222-3333-4444-555555555555/volumes/x/old", Behind: isMap(5)},
 			{Path: "/sys/fs/bpf/link", Behind: isLink(25, 7), Place: process.Place{Container: app}},
 			{Path: "/var/lib/kubelet/pods/11111111-2222-3333-4444-555555555555/volumes/x/prog", Behind: isProgram(12)},
 		},

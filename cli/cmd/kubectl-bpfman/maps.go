@@ -112,10 +112,14 @@ func (o mapsOptions) run(ctx context.Context, connect cluster.Connect, streams g
 		return err
 	}
 	nodes, unseen := nodesOf(ctx, c, reports)
-	if err := mapsTable.Print(streams.Out, o.format, objectmaps.List(reports, nodes)); err != nil {
+	listed := objectmaps.List(reports, nodes)
+	if err := mapsTable.Print(streams.Out, o.format, listed); err != nil {
 		return err
 	}
-	if len(reports) == 0 {
+	switch {
+	case len(reports) > 0 && len(listed) == 0:
+		unseen = append(unseen, errors.New("none of its maps is pinned; global variables are listed when the inspector of a node has found them"))
+	case len(reports) == 0:
 		unseen = append(unseen, fmt.Errorf("%s isn't loaded on any node: to find out why, run kubectl bpfman why %s", args[0], strings.Join(args, " ")))
 	}
 	for _, err := range unseen {

@@ -27,10 +27,11 @@ func (o whyOptions) overview(ctx context.Context, c *cluster.Cluster, streams ge
 		}
 	}
 	conflicts := map[v1alpha1.BpfNodeOwner][]why.Conflict{}
-	see("conflicts", c.BpfNodes(ctx, nil, func(n *v1alpha1.BpfNode) error {
+	see("conflicts and volumes", c.BpfNodes(ctx, nil, func(n *v1alpha1.BpfNode) error {
 		for owner, found := range why.Conflicts(n) {
 			conflicts[owner] = append(conflicts[owner], found...)
 		}
+		page.Volumes = append(page.Volumes, why.StaleMaps(n)...)
 		return nil
 	}))
 	read := 0

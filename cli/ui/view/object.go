@@ -61,10 +61,11 @@ const (
 	maxMaps     = 500
 )
 
-// ObjectOf returns the view of an object.
-func ObjectOf(page why.Page, facts why.Facts, revisions []Revision, events []*Event, problems Problems) *Object {
+// ObjectOf returns the view of an object. nodes contains the BpfNodes that could be read: without them, sections of
+// global variables aren't known.
+func ObjectOf(page why.Page, facts why.Facts, nodes map[string]*v1alpha1.BpfNode, revisions []Revision, events []*Event, problems Problems) *Object {
 	status := facts.Object.GetStatus()
-	maps := objectmaps.List(facts.Reports, nil)
+	maps := objectmaps.List(facts.Reports, nodes)
 	v := &Object{
 		Nodes: []ObjectNode{}, Conditions: append([]metav1.Condition{}, status.Conditions...), Counts: status.Nodes, Rollout: status.Rollout,
 		Revisions: append([]Revision{}, revisions...), Bytecode: bytecode(facts.Reports), Maps: append([]objectmaps.Map{}, maps[:min(len(maps), maxMaps)]...),

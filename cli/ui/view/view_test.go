@@ -262,7 +262,7 @@ func TestObject(t *testing.T) {
 	report := func(node, digest string) v1alpha1.ProgramObject {
 		return &v1alpha1.BpfProgram{
 			Spec:   v1alpha1.BpfProgramSpec{Maps: map[string]string{"stats": "/run/stats"}},
-			Status: v1alpha1.BpfProgramStatus{Node: node, Function: "count", ProgramID: 7, Bytecode: &v1alpha1.BpfProgramBytecode{Image: "i", Digest: digest}},
+			Status: v1alpha1.BpfProgramStatus{Node: node, Function: "count", ProgramID: 7, MapIDs: []uint32{4, 5}, Bytecode: &v1alpha1.BpfProgramBytecode{Image: "i", Digest: digest}},
 		}
 	}
 	reports := []v1alpha1.ProgramObject{report("a", "1"), report("a", "1"), report("b", "1"), report("c", "2")}
@@ -271,14 +271,15 @@ func TestObject(t *testing.T) {
 		page.Nodes = append(page.Nodes, why.Node{Name: fmt.Sprint(i), State: why.Attached, Programs: []why.Program{{ID: 7}}})
 	}
 	mine := &Event{Owner: v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "packets"}, Reason: "Loaded"}
-	v := ObjectOf(page, why.Facts{Kind: "XdpProgram", Object: user, Reports: reports}, nil, []*Event{mine, {Owner: v1alpha1.BpfNodeOwner{Kind: "TcProgram", Name: "packets"}}}, Problems{})
+	nodes := map[string]*v1alpha1.BpfNode{"b": {Status: v1alpha1.BpfNodeStatus{Maps: []v1alpha1.BpfNodeMap{{ID: 4, Name: "stats", Pins: []string{"/run/stats"}}, {ID: 5, Name: ".bss"}}}}}
+	v := ObjectOf(page, why.Facts{Kind: "XdpProgram", Object: user, Reports: reports}, nodes, nil, []*Event{mine, {Owner: v1alpha1.BpfNodeOwner{Kind: "TcProgram", Name: "packets"}}}, Problems{})
 	if len(v.Nodes) != maxDetailed+5 || len(v.Page.Nodes) != maxDetailed || len(v.Programs) != maxDetailed+5 {
 		t.Errorf("%d nodes, %d with details, %d with programs", len(v.Nodes), len(v.Page.Nodes), len(v.Programs))
 	}
 	if len(v.Bytecode) != 2 || v.Bytecode[0].Nodes != 2 || v.Bytecode[1].Nodes != 1 {
 		t.Errorf("bytecode %+v", v.Bytecode)
 	}
-	if len(v.Maps) != 3 || !reflect.DeepEqual(v.Events, []*Event{mine}) || v.Conditions == nil || v.Revisions == nil {
+	if len(v.Maps) != 4 || v.Maps[1].Name != ".bss" || v.Maps[1].Kernel.ID != 5 || !reflect.DeepEqual(v.Events, []*Event{mine}) || v.Conditions == nil || v.Revisions == nil {
 		t.Errorf("%+v", v)
 	}
 }

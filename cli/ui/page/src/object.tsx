@@ -127,14 +127,15 @@ function Rollout(props: { rollout: views.RolloutStatus; selected: number; now: n
 
 function Programs(props: { view: views.Object }) {
   const columns: Column<views.ObjectmapsMap>[] = [
-    { name: "Map", cell: (m) => <a href={to("map", { node: m.node, pin: m.path, name: m.name })}>{m.name}</a>, by: (m) => m.name },
+    { name: "Map", cell: (m) => <a href={to("map", { node: m.node, name: m.name, ...(m.path ? { pin: m.path } : { id: m.kernel!.id }) })}>{m.name}</a>, by: (m) => m.name },
     { name: "Node", cell: (m) => <a href={to("node", { name: m.node })}>{m.node}</a>, by: (m) => m.node },
+    { name: "Type", cell: (m) => m.kernel?.type ?? "", by: (m) => m.kernel?.type ?? "", minor: true },
     { name: "Functions", cell: (m) => m.functions.join(", "), minor: true },
   ];
   if (props.view.maps.some((m) => m.ownerID)) columns.push({ name: "Shared from", cell: (m) => (m.ownerID ? `program ${m.ownerID}` : ""), minor: true });
   return (
     <Section title="Maps" note={props.view.moreMaps ? `and ${count(props.view.moreMaps)} more` : plural(props.view.maps.length, "map")}>
-      <Table label="Maps" columns={columns} rows={props.view.maps} id={(m) => m.node + m.path} empty="No map is pinned." />
+      <Table label="Maps" columns={columns} rows={props.view.maps} id={(m) => m.node + "/" + m.name} empty="It has no map on any node." />
     </Section>
   );
 }

@@ -35,6 +35,9 @@ type BpfNodeStatusApplyConfiguration struct {
 	// conflictcount is the number of conflicts that were found. The list of
 	// conflicts can be shorter. For example: `1`.
 	ConflictCount *int32 `json:"conflictcount,omitempty"`
+	// stalemapcount is the number of maps that only volumes of pods have: the
+	// program was deleted, or reloaded with other maps. For example: `1`.
+	StaleMapCount *int32 `json:"stalemapcount,omitempty"`
 	// programs are the programs in the kernel, sorted by id.
 	Programs []BpfNodeProgramApplyConfiguration `json:"programs,omitempty"`
 	// maps are the maps in the kernel, sorted by id.
@@ -117,6 +120,14 @@ func (b *BpfNodeStatusApplyConfiguration) WithLinkCount(value int32) *BpfNodeSta
 // If called multiple times, the ConflictCount field is set to the value of the last call.
 func (b *BpfNodeStatusApplyConfiguration) WithConflictCount(value int32) *BpfNodeStatusApplyConfiguration {
 	b.ConflictCount = &value
+	return b
+}
+
+// WithStaleMapCount sets the StaleMapCount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StaleMapCount field is set to the value of the last call.
+func (b *BpfNodeStatusApplyConfiguration) WithStaleMapCount(value int32) *BpfNodeStatusApplyConfiguration {
+	b.StaleMapCount = &value
 	return b
 }
 
