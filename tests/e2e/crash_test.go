@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// rounds is how often each component is killed.
+	// rounds is how often each component is killed. With -short, it is killed once: test-chaos kills them, too.
 	rounds = 3
 	// recovery is the maximum time until a killed component is back. The kubelet
 	// increases the delay for each restart.
@@ -47,6 +47,9 @@ func TestKills(t *testing.T) {
 				}},
 				step{"killed at work", func(ctx context.Context, s *testing.T) {
 					for round := range rounds {
+						if round > 0 && testing.Short() {
+							break
+						}
 						work(ctx, s, victim, fmt.Sprintf("e2e-kill-%d", round), space)
 					}
 				}},

@@ -373,6 +373,7 @@ func TestDriftIsRepaired(t *testing.T) {
 // agent repairs everything: no program is loaded twice, no link is unknown, and no
 // report is superfluous.
 func TestUpstreamFault11CrashAnywhere(t *testing.T) {
+	t.Parallel()
 	n := start(t)
 	crash := &crashing{node: n}
 	n.daemon.Fault = func(name string, _ proto.Message, done bool) error {

@@ -94,6 +94,7 @@ func TestUpstreamFault19PodsThatDoNotRunHoldNobodyUp(t *testing.T) {
 // An application with 300 members needs one Load. Each member has its report. Other objects are
 // processed in the meantime.
 func TestApplicationOf300Members(t *testing.T) {
+	t.Parallel()
 	n := start(t)
 	app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "many"}}
 	n.fill(&app.Spec.BpfAppCommon)

@@ -268,6 +268,7 @@ func TestRebootWithoutRegistry(t *testing.T) {
 // A registry that fails is asked less often each time, and nothing is reported while it is
 // asked. When it returns, the program is loaded.
 func TestFailingRegistryIsAskedLessOften(t *testing.T) {
+	t.Parallel()
 	const reads = 6
 	n := start(t)
 	at := make(chan time.Time, 100*reads)
@@ -296,6 +297,7 @@ func TestFailingRegistryIsAskedLessOften(t *testing.T) {
 // An image that takes long to read isn't reported for five seconds. Then the report says
 // what the agent waits for.
 func TestSlowRegistry(t *testing.T) {
+	t.Parallel()
 	n := start(t)
 	release := make(chan struct{})
 	n.mu.Lock()

@@ -52,6 +52,7 @@ func (n *node) falsify(owner string) {
 // What others change or delete is repaired when the operator requests it. A wrong report
 // about links doesn't affect the links.
 func TestReportsThatOthersChange(t *testing.T) {
+	t.Parallel()
 	n := start(t)
 	n.create(n.tracepoint("deleted", "f", "a/x"))
 	n.create(n.tracepoint("changed", "g", "b/y"))
@@ -86,6 +87,7 @@ func TestAWriteThatOthersHaveOvertaken(t *testing.T) {
 // While a node doesn't exist, the operator deletes its reports. They are created again
 // when the node is back.
 func TestANodeThatComesBack(t *testing.T) {
+	t.Parallel()
 	n := start(t)
 	n.create(n.tracepoint("back", "f", "a/x"))
 	n.holds("TracepointProgram/back f a/x")

@@ -21,6 +21,7 @@ import (
 // response. If it fails for the same reason, it is written and reported once, although the daemon's error differs
 // each time.
 func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
+	t.Parallel()
 	const loads = 6
 	other := 0
 	for name, words := range map[string]func() string{

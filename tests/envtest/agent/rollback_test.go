@@ -184,6 +184,7 @@ func TestRollbackAfterReboot(t *testing.T) {
 // A crash of the agent at any call of the daemon ends in the same state, although the new agent can't reach the API
 // server while the bad version is attached.
 func TestCrashesDuringARollback(t *testing.T) {
+	t.Parallel()
 	n := start(t)
 	n.confirming()
 	o := n.firewall()

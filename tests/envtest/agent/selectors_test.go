@@ -235,6 +235,7 @@ func TestDiscoveredInterfaces(t *testing.T) {
 
 // Interfaces in pods, which appear and disappear without a change in the API.
 func TestDiscoveredInterfacesOfPods(t *testing.T) {
+	t.Parallel()
 	n := start(t)
 	n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "discovery"}})
 	inside := func(names ...string) {

@@ -295,6 +295,7 @@ func effect(calls []string, before, after state) (string, error) {
 // as before. Upstream's fault 14: edits of globals, network namespaces, and TCX were never
 // applied.
 func TestUpstreamFault14EditsOfEachField(t *testing.T) {
+	t.Parallel()
 	n := start(t)
 	n.onTwoPods("updates", "updates-two")
 	used := map[string]bool{}

@@ -48,6 +48,7 @@ func TestDaemonOfAnotherAPI(t *testing.T) {
 // What a daemon of v0.5 left stays until its replacement is attached. An object that isn't attached
 // yet keeps it, and an object for other nodes doesn't. The node's Events report both.
 func TestProgramsOfV05GoOnceReplaced(t *testing.T) {
+	t.Parallel()
 	n := start(t)
 	n.crash()
 	left := filepath.Join(n.bpffs(), "v05")
