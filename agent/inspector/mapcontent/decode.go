@@ -233,10 +233,11 @@ func (d *decoder) array(t *btf.Array, data []byte, depth int) any {
 	return out
 }
 
-// text returns data as a C string, and whether it is one.
+// text returns data as a C string, and whether it is one. What follows the first zero doesn't matter, as in bpftool:
+// helpers such as bpf_probe_read_kernel_str leave there what was in the buffer before.
 func text(data []byte) (string, bool) {
 	before, after, _ := bytes.Cut(data, []byte{0})
-	return string(before), utf8.Valid(before) && len(bytes.Trim(after, "\x00")) == 0
+	return string(before), utf8.Valid(before) && (len(before) > 0 || len(bytes.Trim(after, "\x00")) == 0)
 }
 
 func (d *decoder) members(ms []btf.Member, data []byte, depth int) any {
