@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"debug/elf"
-	"encoding/binary"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -28,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	bytecodeobject "github.com/bpfman/bpfman-operator/agent/reader/object"
+	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -206,20 +206,15 @@ func corpus(t *testing.T, dir string) []written {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
-		content, err := os.ReadFile(path)
-		if err != nil || !bytes.HasPrefix(content, []byte(elf.ELFMAG)) {
-			return err
+		files, err := bytecodeimage.Open(path)
+		if err != nil {
+			return nil //nolint:nilerr // an executable without objects
 		}
 		pkg, _, _ := strings.Cut(strings.TrimPrefix(path, dir+"/"), "/")
-		found := embedded(content)
-		for n, object := range found {
-			name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".o"), ".so")
-			if len(found) > 1 {
-				name += "-" + strconv.Itoa(n+1)
-			}
-			if !seen[string(object)] {
-				seen[string(object)] = true
-				all = append(all, written{pkg, name, object})
+		for _, file := range files {
+			if bytes.HasPrefix(file.Content, []byte(elf.ELFMAG)) && !seen[string(file.Content)] {
+				seen[string(file.Content)] = true
+				all = append(all, written{pkg, strings.TrimSuffix(file.Name, ".o"), file.Content})
 			}
 		}
 		return nil
@@ -229,26 +224,6 @@ func corpus(t *testing.T, dir string) []written {
 	}
 	slices.SortFunc(all, func(a, b written) int { return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.name, b.name)) })
 	return all
-}
-
-// embedded returns the eBPF objects in a file. Programs that use skeletons of libbpf contain their objects as they are.
-func embedded(content []byte) [][]byte {
-	var found [][]byte
-	for at := 0; ; at++ {
-		next := bytes.Index(content[at:], []byte(elf.ELFMAG+"\x02\x01\x01"))
-		if next < 0 {
-			return found
-		}
-		at += next
-		var header elf.Header64
-		if _, err := binary.Decode(content[at:], binary.LittleEndian, &header); err != nil || elf.Machine(header.Machine) != elf.EM_BPF {
-			continue
-		}
-		end := uint64(at) + header.Shoff + uint64(header.Shnum)*uint64(header.Shentsize)
-		if end <= uint64(len(content)) {
-			found = append(found, content[at:end])
-		}
-	}
 }
 
 // try loads and attaches a function of an object.

@@ -105,7 +105,7 @@ func TestPluginImage(t *testing.T) {
 		}},
 		step{"inspected, it says what is in it", func(ctx context.Context, s *testing.T) {
 			out := plugin(ctx, s, append([]string{"image", "inspect", pushed}, pushFlags()...)...)
-			for _, words := range []string{"linux/amd64, linux/arm64", "tcx_stats ", "classifier", "tcx_stats_map ", "per_cpu_array"} {
+			for _, words := range []string{"linux/amd64, linux/arm64", "tcx_stats ", "classifier", "tcx_stats_map ", "percpu_array"} {
 				if !strings.Contains(out, words) {
 					s.Errorf("%q is missing in:\n%s", words, out)
 				}

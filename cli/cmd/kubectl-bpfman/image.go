@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +29,6 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/manifest"
 	"github.com/bpfman/bpfman-operator/cli/output"
 	"github.com/bpfman/bpfman-operator/cli/terminal"
-	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 func imageCommand(connect cluster.Connect) *cobra.Command {
@@ -43,7 +41,7 @@ func imageCommand(connect cluster.Connect) *cobra.Command {
 	return command
 }
 
-const filesHelp = `Object file, compiled for BPF, or directory with the files that bpf2go generates for different platforms. A file is used for all architectures with its byte order, unless you specify it as PLATFORM=FILE. The platforms bpfel and bpfeb are all architectures with one byte order. The platforms amd64, arm64, ppc64le, riscv64, and s390x are one architecture, and take precedence over its byte order.`
+const filesHelp = `Object file, compiled for BPF, or directory with the files that bpf2go generates for different platforms, or executable or library that contains an object. An object file is used for all architectures with its byte order, and an executable for its architecture, unless you specify it as PLATFORM=FILE. The platforms bpfel and bpfeb are all architectures with one byte order. The platforms amd64, arm64, ppc64le, riscv64, and s390x are one architecture, and take precedence over its byte order.`
 
 const imageBuildExample = `  # Build an archive from one object, for all architectures with its byte order
   kubectl bpfman image build -f counter.o -o counter.tar
@@ -52,7 +50,10 @@ const imageBuildExample = `  # Build an archive from one object, for all archite
   kubectl bpfman image build -f bpfel=counter_bpfel.o -f bpfeb=counter_bpfeb.o -o counter.tar
 
   # Build it with a file for each architecture, as probes that read registers need it
-  kubectl bpfman image build -f amd64=counter_x86_bpfel.o -f arm64=counter_arm64_bpfel.o -o counter.tar`
+  kubectl bpfman image build -f amd64=counter_x86_bpfel.o -f arm64=counter_arm64_bpfel.o -o counter.tar
+
+  # Build it from the object in an installed tool, for the architecture of the tool
+  kubectl bpfman image build -f /usr/sbin/syscount -o syscount.tar`
 
 func imageBuildCommand() *cobra.Command {
 	var files []string
@@ -107,15 +108,24 @@ func build(flags []string) (partial.WithRawManifest, time.Time, error) {
 			return nil, time.Time{}, err
 		}
 		for _, path := range paths {
-			content, err := readObject(path)
+			objects, err := bytecodeimage.Open(path)
+			if err == nil && len(objects) > 1 {
+				err = several(path, len(objects))
+			}
 			if err != nil {
 				return nil, time.Time{}, err
 			}
-			files = append(files, bytecodeimage.File{Name: filepath.Base(path), Content: content, Platform: cmp.Or(platform, platformOf(path))})
+			objects[0].Platform = cmp.Or(platform, objects[0].Platform)
+			files = append(files, objects[0])
 		}
 	}
 	image, err := bytecodeimage.Build(files, created)
 	return image, created, err
+}
+
+// several is the error about an executable with more than one object.
+func several(path string, objects int) error {
+	return fmt.Errorf("%s contains %d eBPF objects, but an image has only one: use the object file that the executable was built from", path, objects)
 }
 
 // objectsIn returns the object files of a directory, or the path itself if it isn't a directory.
@@ -130,19 +140,6 @@ func objectsIn(path string) ([]string, error) {
 	return found, err
 }
 
-// generated matches the names of the files that bpf2go generates, such as counter_arm64_bpfel.o.
-var generated = regexp.MustCompile(`_(?:(x86|arm64|powerpc|riscv|s390)_)?(bpfe[lb])\.o$`)
-
-// platformOf returns the platform that a file's name contains, or an empty string.
-func platformOf(path string) string {
-	match := generated.FindStringSubmatch(path)
-	if match == nil {
-		return ""
-	}
-	architectures := map[string]string{"x86": "amd64", "arm64": "arm64", "powerpc": "ppc64le", "riscv": "riscv64", "s390": "s390x"}
-	return cmp.Or(architectures[match[1]], match[2])
-}
-
 // sourceDate parses SOURCE_DATE_EPOCH, which sets the date of reproducible builds.
 func sourceDate(epoch string) (time.Time, error) {
 	if epoch == "" {
@@ -153,19 +150,6 @@ func sourceDate(epoch string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}
 	return time.Unix(seconds, 0).UTC(), nil
-}
-
-func readObject(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	content, err := io.ReadAll(io.LimitReader(file, reader.MaxObject+1))
-	if err != nil {
-		return nil, err
-	}
-	return content, nil
 }
 
 // registryFlags are the flags for access to registries.
@@ -290,7 +274,7 @@ func imageInspectCommand(connect cluster.Connect) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "inspect IMAGE|FILE|DIRECTORY",
 		Short: "Show what is in a bytecode image or object file",
-		Long: `Show the programs, maps, and global variables of a bytecode image in a registry, of an OCI layout, or of an object file. With --as, print an object that loads it. If a file or directory with the name exists, it is used.
+		Long: `Show the programs, maps, and global variables of a bytecode image in a registry, of an OCI layout, of an object file, or of the objects in an executable or a library. With --as, print an object that loads it. If a file or directory with the name exists, it is used.
 
 If bpfman would refuse an image, the command says why.`,
 		Example: imageInspectExample,
@@ -341,15 +325,17 @@ func inspect(ctx context.Context, registries *bytecodeimage.Registries, source s
 	_, err := os.Stat(source)
 	local := err == nil
 	if local && isELF(source) {
-		file, err := readObject(source)
+		files, err := bytecodeimage.Open(source)
 		if err != nil {
 			return nil, false, err
 		}
-		content, err := object.Read(file)
-		if err != nil {
-			return nil, false, fmt.Errorf("read eBPF object %s: %w", source, err)
+		for _, file := range files {
+			content, err := object.Read(file.Content)
+			if err != nil {
+				return nil, false, fmt.Errorf("read eBPF object %s: %w", source, err)
+			}
+			image.Objects = append(image.Objects, bytecodeimage.Content{File: file.Name, Object: *content, Problems: content.Problems(), Remarks: content.Remarks()})
 		}
-		image.Objects = []bytecodeimage.Content{{File: filepath.Base(source), Object: *content, Problems: content.Problems(), Remarks: content.Remarks()}}
 		return image, false, nil
 	}
 	var content partial.WithRawManifest
@@ -395,6 +381,9 @@ func isELF(path string) bool {
 func printObject(w io.Writer, image *BytecodeImage, o manifest.Options, connect cluster.Connect) error {
 	if o.Image == "" {
 		return errors.New("--as needs --image too: the image that the nodes pull, as `kubectl bpfman image push` prints it")
+	}
+	if image.Digest == "" && len(image.Objects) > 1 {
+		return several(image.Image, len(image.Objects))
 	}
 	if to, err := connect(); err == nil {
 		o.Namespace = to.Namespace

@@ -118,6 +118,50 @@ func TestImageOfADirectory(t *testing.T) {
 	}
 }
 
+// An executable's object is for the executable's architecture, unless the flag says otherwise.
+func TestImageOfAnExecutable(t *testing.T) {
+	requireObjects(t)
+	dir, archive := t.TempDir(), filepath.Join(t.TempDir(), "image.tar")
+	header := make([]byte, 64)
+	copy(header, "\x7fELF\x02\x01\x01")
+	header[16], header[18], header[20] = 3, 62, 1 // ET_DYN, EM_X86_64, EV_CURRENT
+	tool, tools := filepath.Join(dir, "tool"), filepath.Join(dir, "tools")
+	for path, parts := range map[string][]string{tool: {"globals.o"}, tools: {"globals.o", "pinned.o"}} {
+		content := slices.Clone(header)
+		for _, part := range parts {
+			object, err := os.ReadFile(objects + part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content = append(content, object...)
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for flag, want := range map[string]string{
+		tool:            `tool.o ["linux/amd64"]`,
+		"arm64=" + tool: `tool.o ["linux/arm64"]`,
+		"bpfel=" + tool: `tool.o ["linux/amd64","linux/arm64","linux/ppc64le","linux/riscv64"]`,
+	} {
+		if _, messages, err := execute(t, clusterOf(), "image", "build", "-f", flag, "-o", archive); err != nil || messages != "" {
+			t.Fatalf("%s: said %q, error %v", flag, messages, err)
+		}
+		if out, _, err := execute(t, clusterOf(), "image", "inspect", archive, "-o", "jsonpath={.objects[*].file} {.objects[*].platforms}"); err != nil || out != want {
+			t.Errorf("%s: printed %s, error %v, want %s", flag, out, err, want)
+		}
+	}
+	const names = "jsonpath={.objects[*].file}"
+	if out, _, err := execute(t, clusterOf(), "image", "inspect", tools, "-o", names); err != nil || out != "tools-1.o tools-2.o" {
+		t.Errorf("printed %s, error %v", out, err)
+	}
+	for _, args := range [][]string{{"build", "-f", tools, "-o", archive}, {"inspect", tools, "--as", "application", "--image", "quay.io/a"}} {
+		if _, _, err := execute(t, clusterOf(), append([]string{"image"}, args...)...); err == nil || !strings.Contains(err.Error(), "contains 2 eBPF objects") {
+			t.Errorf("%q: error %v", args, err)
+		}
+	}
+}
+
 func sameLines(a, b string) bool {
 	return slices.Equal(slices.Sorted(strings.Lines(a)), slices.Sorted(strings.Lines(b)))
 }
