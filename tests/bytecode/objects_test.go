@@ -138,6 +138,8 @@ func objects(target string) []object {
 			tcx("tcx_ingress_flow_parse", ""), tcx("tcx_egress_flow_parse", ""), tracepoint("kfree_skb", ""),
 			uprobe("probe_entry_SSL_write", "global_counters", target),
 		}},
+		{"ingress_node_firewall_stand_in", nil, []program{tcx("tcx_ingress_node_firewall_process", "")}},
+		{"ingress_node_firewall_stand_in", nil, []program{xdp("xdp_ingress_node_firewall_process", "")}},
 		{"delay", map[string][]byte{"readings": {100}}, []program{tracepoint("delay", "")}},
 		{"globals", widthGlobals(), []program{tracepoint("show_globals", "")}},
 		{"xdp_verdict", passes, []program{xdp("verdict", "verdict_stats_map")}},
