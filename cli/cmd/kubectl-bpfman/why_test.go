@@ -109,7 +109,7 @@ func everything() []client.Object {
 		mounts("reader", "counter"), mounts("stranger", "other"),
 		&v1alpha1.BpfNode{ObjectMeta: named("", "fine-2"), Status: v1alpha1.BpfNodeStatus{
 			StaleMapCount: 1,
-			Programs: []v1alpha1.BpfNodeProgram{{ID: 6, Type: "sched_cls", MapIDs: []uint32{7}}},
+			Programs:      []v1alpha1.BpfNodeProgram{{ID: 6, Type: "sched_cls", MapIDs: []uint32{7}}},
 			Maps: []v1alpha1.BpfNodeMap{
 				{ID: 7, Name: "in_use", Pins: []string{"/var/lib/kubelet/pods/uid-of-reader/volumes/kubernetes.io~csi/maps/mount/in_use"}},
 				{ID: 8, Name: "left_behind", Pins: []string{"/var/lib/kubelet/pods/uid-of-reader/volumes/kubernetes.io~csi/maps/mount/left_behind"}},
