@@ -4,6 +4,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -124,6 +125,7 @@ func (s *Server) mapsOf(ctx context.Context, f *facts, reports []v1alpha1.Progra
 			wanted[node] = append(wanted[node], r.GetStatus().MapIDs...)
 		}
 	}
+	var failed error
 	for node, ids := range wanted {
 		if known := nodes[node]; known != nil {
 			listed := func(id uint32) bool {
@@ -140,11 +142,9 @@ func (s *Server) mapsOf(ctx context.Context, f *facts, reports []v1alpha1.Progra
 			nodes[node] = n
 			return nil
 		})
-		if err != nil {
-			return err
-		}
+		failed = cmp.Or(failed, err) // one says enough
 	}
-	return nil
+	return failed
 }
 
 // followFailures reads on which nodes objects fail, when the status of a failing object changes. It reads only the
