@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	clientmetrics "k8s.io/client-go/tools/metrics"
@@ -21,7 +22,7 @@ func TestMetricsOfAQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
+	q := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Hour, time.Hour),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "programs", MetricsProvider: m.Queue()})
 	t.Cleanup(q.ShutDown)
 	q.Add("waits")
