@@ -268,7 +268,6 @@ func TestRebootWithoutRegistry(t *testing.T) {
 // A registry that fails is asked less often each time, and nothing is reported while it is
 // asked. When it returns, the program is loaded.
 func TestFailingRegistryIsAskedLessOften(t *testing.T) {
-	t.Parallel()
 	const reads = 6
 	n := start(t)
 	at := make(chan time.Time, 100*reads)
