@@ -17,9 +17,14 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
-// workers is the number of owners that are processed concurrently. With several, the daemon,
-// which handles one call at a time, needn't wait for the agent's requests to the API server.
-const workers = 4
+// workers is the number of owners that are processed concurrently, and workersOfNamespace the number
+// of those in one namespace, or without one. With several, the daemon, which handles one call at a
+// time, needn't wait for the agent's requests to the API server. An owner can have thousands of steps:
+// the others are for the owners of other namespaces, which then wait for a few calls only.
+const (
+	workers            = 16
+	workersOfNamespace = 4
+)
 
 // A failed owner is retried with a backoff between these times. Events about possible causes
 // enqueue it immediately.
@@ -35,6 +40,7 @@ const queueName = "programs"
 type queue struct {
 	workqueue.TypedRateLimitingInterface[program.Key]
 
+	turns *turns
 	// waits contains a timer for each owner that waits for an image.
 	waits sync.Map
 	// sharers contains the keys of owners that use maps of other programs.
@@ -42,9 +48,17 @@ type queue struct {
 }
 
 func newQueue(observed workqueue.MetricsProvider) *queue {
-	return &queue{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
+	turns := newTurns(workersOfNamespace)
+	return &queue{turns: turns, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
-		workqueue.TypedRateLimitingQueueConfig[program.Key]{Name: queueName, MetricsProvider: observed})}
+		workqueue.TypedRateLimitingQueueConfig[program.Key]{
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[program.Key]{
+				Name: queueName, MetricsProvider: observed,
+				Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[program.Key]{
+					Name: queueName, MetricsProvider: observed, Queue: turns,
+				}),
+			}),
+		})}
 }
 
 // reconcileFunc reconciles one owner. It returns the time until the next reconciliation if nothing
@@ -87,6 +101,7 @@ func (q *queue) work(ctx context.Context, reconcile reconcileFunc) {
 // process reconciles one owner, and enqueues it again if necessary.
 func (q *queue) process(ctx context.Context, key program.Key, reconcile reconcileFunc) {
 	defer q.Done(key)
+	defer q.turns.end(key)
 	if waits, ok := q.waits.LoadAndDelete(key); ok {
 		waits.(*time.Timer).Stop() //nolint:errcheck // the only type of its values
 	}
