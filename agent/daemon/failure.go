@@ -40,12 +40,13 @@ var noise = []struct {
 // names matches a list of names, which the daemon lists in random order.
 var names = regexp.MustCompile(`\["[^"\[\]]*"(?:, "[^"\[\]]*")+\]`)
 
-// chosen matches the name that the daemon chooses at random if several globals or maps
-// are wrong.
+// chosen matches the name or address that the daemon chooses at random if several globals, maps,
+// or symbols are wrong.
 var chosen = regexp.MustCompile(strings.Join([]string{
 	`symbol with name .* not found in the symbols table`,
 	"symbol .* has size `[0-9]+`, but provided data is of size `[0-9]+`",
 	"failed to create map `[^`]*`",
+	"symbols? in section `[0-9]+` (have the same|at) address 0x[0-9A-Fa-f]+",
 }, "|"))
 
 // normal returns an error of a call with the message that users get. The daemon only

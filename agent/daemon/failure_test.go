@@ -29,6 +29,7 @@ func TestFailuresOfOneLoad(t *testing.T) {
 		"another name":                   {`names ["a", "b_c"]`, `names ["a", "b_d"]`, `names ["a", "b_d"]`},
 		"another unknown global":         {"x: symbol with name A not found in the symbols table", "x: symbol with name B not found in the symbols table", "x: symbol with name A not found in the symbols table"},
 		"another map that isn't created": {"failed to create map `exe_id_to_16` with code -1", "failed to create map `exe_id_to_17` with code -1", "failed to create map `exe_id_to_16` with code -1"},
+		"another symbol":                 {"two or more symbols in section `15` have the same address 0x9AB930", "two or more symbols in section `3` have the same address 0x401000", "two or more symbols in section `15` have the same address 0x9AB930"},
 		"a status in a status":           {`status: Aborted, message: "task 1 panicked", details: []`, "task 2 panicked", "task panicked"},
 		"another interface":              {"Invalid Interface eth0", "Invalid Interface eth1", "Invalid Interface eth1"},
 	} {

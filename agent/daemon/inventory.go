@@ -63,6 +63,8 @@ type Inventory struct {
 	rpc  gobpfman.BpfmanClient
 	root string
 	lane chan struct{}
+	// allowances limits Loads.
+	allowances allowances
 
 	mu    sync.Mutex
 	known bool

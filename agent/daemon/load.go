@@ -31,8 +31,13 @@ func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) err
 		if err := i.fits(request); err != nil {
 			return nil, err
 		}
+		allowance := i.allowances.of(request)
+		if err := allowance.check(); err != nil {
+			return nil, err
+		}
 		ctx, cancel := context.WithTimeout(ctx, loadDeadline)
 		defer cancel()
+		defer allowance.meter(i.root)()
 		response, err := i.rpc.Load(ctx, request)
 		if err != nil {
 			err = i.loadFailure(request, err)

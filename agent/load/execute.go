@@ -123,7 +123,7 @@ func (l *Loader) load(ctx context.Context, owner program.Owner, want plan.Plan, 
 	case owner.Bytecode.Image != nil:
 		err = l.loadImage(ctx, owner, request, found)
 	default:
-		err = l.Inventory.Load(ctx, request)
+		err = l.refusals.try(owner, request, func() error { return l.Inventory.Load(ctx, request) })
 	}
 	if err != nil {
 		return judgement, err

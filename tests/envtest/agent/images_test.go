@@ -277,7 +277,7 @@ func TestFailingRegistryIsAskedLessOften(t *testing.T) {
 	n.mu.Unlock()
 	n.create(n.ofImage("failing", "127.0.0.1:1/failing", v1alpha1.PullAlways))
 	n.says("failing", v1alpha1.BpfProgCondBytecodeSelectorError, "image 127.0.0.1:1/failing: no route to host")
-	n.backsOff(at, reads)
+	n.backsOff(at, reads, 200*time.Millisecond)
 	reports := 0
 	for _, w := range n.writesOf() {
 		if strings.Contains(w, "/bpfprograms") {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package daemon
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// costly is a daemon whose Loads take time, leave something in its database, and fail.
+type costly struct {
+	*daemontest.Daemon
+	takes  time.Duration
+	leaves int64 // bytes
+	loads  int
+}
+
+func (d *costly) Load(context.Context, *gobpfman.LoadRequest, ...grpc.CallOption) (*gobpfman.LoadResponse, error) {
+	d.loads++
+	<-time.After(d.takes)
+	blobs := filepath.Join(d.Root, databaseDir, "blobs")
+	if err := os.MkdirAll(blobs, 0o700); err != nil {
+		return nil, err
+	}
+	blob := filepath.Join(blobs, strconv.Itoa(d.loads))
+	if err := os.WriteFile(blob, nil, 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.Truncate(blob, d.leaves); err != nil {
+		return nil, err
+	}
+	return nil, status.Error(codes.Aborted, "the verifier refuses it")
+}
+
+// The objects of a namespace are loaded again and again, for example because they change all the time. Then they wait,
+// and those of other namespaces and cluster-scoped ones don't.
+func TestLoadsOfANamespaceAreLimited(t *testing.T) {
+	for name, test := range map[string]struct {
+		takes        time.Duration
+		leaves       int64
+		atOnce, hour int
+		message      string
+	}{
+		"large objects":    {time.Millisecond, 32 << 20, 9, 1, "the objects of the namespace have left 256 MiB in the node's /run"},
+		"slow objects":     {10 * time.Second, 1, 14, 36, "the objects of the namespace have taken 2 minutes of the daemon's time"},
+		"the usual object": {30 * time.Millisecond, 100 << 10, 300, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				root := t.TempDir()
+				daemon := &costly{Daemon: daemontest.New(root), takes: test.takes, leaves: test.leaves}
+				i := NewInventory(daemon, root)
+				asked := func(owner program.Key) bool {
+					before := daemon.loads
+					err := i.Load(t.Context(), request(owner, "f"))
+					if daemon.loads == before && !strings.Contains(err.Error(), test.message) {
+						t.Fatalf("%v, want %s", err, test.message)
+					}
+					return daemon.loads > before
+				}
+				n := 0
+				for n < 300 && asked(other) {
+					n++
+				}
+				if n != test.atOnce {
+					t.Errorf("%d Loads at once, want %d", n, test.atOnce)
+				}
+				if !asked(owner) || !asked(program.Key{Kind: other.Kind, Namespace: "another", Name: other.Name}) {
+					t.Error("cluster-scoped objects, or those of another namespace, wait too")
+				}
+				if test.message == "" {
+					return
+				}
+				n = 0
+				for end := time.Now().Add(time.Hour); time.Now().Before(end); <-time.After(time.Second) {
+					if asked(other) {
+						n++
+					}
+				}
+				if n != test.hour {
+					t.Errorf("%d Loads in the next hour, want %d", n, test.hour)
+				}
+			})
+		})
+	}
+}
