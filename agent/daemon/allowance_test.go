@@ -99,3 +99,29 @@ func TestLoadsOfANamespaceAreLimited(t *testing.T) {
 		})
 	}
 }
+
+// The global data of a namespace leaves space in the daemon's list for that of others.
+func TestGlobalDataOfANamespaceIsLimited(t *testing.T) {
+	i := known(t, daemontest.New(t.TempDir()), "")
+	load := func(owner program.Key, size int, functions ...string) error {
+		r := request(owner, functions...)
+		r.GlobalData = map[string][]byte{"X": make([]byte, size)}
+		return i.Load(t.Context(), r)
+	}
+	if err := load(other, 3<<20, "f", "g"); err != nil {
+		t.Error(err)
+	}
+	second := program.Key{Kind: other.Kind, Namespace: other.Namespace, Name: "second"}
+	if err := load(second, 1<<20, "f", "g", "h"); err == nil || !strings.Contains(err.Error(), "the global data of the namespace on this node would take") {
+		t.Errorf("more than a quarter for one namespace: %v", err)
+	}
+	if err := load(program.Key{Kind: other.Kind, Namespace: "another", Name: "x"}, 7<<20, "f"); err != nil {
+		t.Error(err)
+	}
+	if err := load(owner, 18<<20, "f"); err != nil {
+		t.Errorf("a cluster-scoped object: %v", err)
+	}
+	if err := load(owner, 20<<20, "f"); err == nil || !strings.Contains(err.Error(), "the global data of all objects on this node would take") {
+		t.Errorf("more than all: %v", err)
+	}
+}

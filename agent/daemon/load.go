@@ -19,6 +19,9 @@ import (
 // half is for programs that are being replaced, and for everything else in the list.
 const maxGlobals = v1alpha1.MaxDaemonResponse / 2
 
+// maxGlobalsOfNamespace is the limit for the objects of one namespace, so that they leave space for those of others.
+const maxGlobalsOfNamespace = maxGlobals / 4
+
 // Load loads an owner's functions in one call. Errors contain the image reference
 // in the user's object, although the daemon gets the image's object as a file.
 func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) error {
@@ -64,17 +67,27 @@ func (i *Inventory) fits(request *gobpfman.LoadRequest) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	need := globals * len(request.GetInfo())
+	all := globals * len(request.GetInfo())
+	own := all
+	namespace := request.GetMetadata()[v1alpha1.MetadataNamespace]
 	for _, p := range i.programs {
-		if p.OwnerUID != request.GetMetadata()[v1alpha1.MetadataUUID] { // else it is replaced
-			need += p.Globals
+		if p.OwnerUID == request.GetMetadata()[v1alpha1.MetadataUUID] {
+			continue // it is replaced
+		}
+		all += p.Globals
+		if p.Owner.Namespace == namespace {
+			own += p.Globals
 		}
 	}
-	if need <= maxGlobals {
-		return nil
+	switch functions := len(request.GetInfo()); {
+	case all > maxGlobals:
+		return status.Errorf(codes.Aborted, "the global data of all objects on this node would take %d bytes, because the daemon lists %d bytes "+
+			"for each of the object's %d functions; the limit is %d: make globaldata smaller", all, globals, functions, maxGlobals)
+	case namespace != "" && own > maxGlobalsOfNamespace:
+		return status.Errorf(codes.Aborted, "the global data of the namespace on this node would take %d bytes, because the daemon lists %d bytes "+
+			"for each of the object's %d functions; the limit is %d: make globaldata smaller", own, globals, functions, maxGlobalsOfNamespace)
 	}
-	return status.Errorf(codes.Aborted, "the global data of all objects on this node would take %d bytes, because the daemon lists %d bytes "+
-		"for each of the object's %d functions; the limit is %d: make globaldata smaller", need, globals, len(request.GetInfo()), maxGlobals)
+	return nil
 }
 
 // size returns the size of global data, in bytes.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -77,4 +78,22 @@ func (r *Reports) tellWarned(owner v1alpha1.UserObject, object v1alpha1.ProgramO
 				fmt.Sprintf("Policy %s would deny program %s on node %s in mode enforce: %s", is.Name, object.GetStatus().Function, r.NodeName, is.Message))
 		}
 	}
+}
+
+// reasonNotReported is the reason of Events about reports that the API server refuses.
+const reasonNotReported = "NotReported"
+
+// tellRefused emits an Event about the user object if the API server refuses one of its reports, for example because of
+// a ResourceQuota. The object's status can't say so, because it is a sum of the reports.
+func (r *Reports) tellRefused(owner program.Owner, failures []error) {
+	i := slices.IndexFunc(failures, apierrors.IsForbidden)
+	if i < 0 {
+		return
+	}
+	object, err := r.Cluster.UserObject(owner.Kind, owner.Namespace, owner.Name)
+	if err != nil {
+		return // the object has been deleted, or can't be read
+	}
+	event.Emit(r.Cluster.Events, object, corev1.EventTypeWarning, reasonNotReported, "Report",
+		fmt.Sprintf("Can't report its programs on node %s: %v", r.NodeName, failures[i]))
 }

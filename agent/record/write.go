@@ -32,6 +32,7 @@ func (r *Reports) Write(ctx context.Context, key program.Key, owner *program.Own
 				errs = append(errs, err)
 			}
 		}
+		r.tellRefused(*owner, errs)
 	}
 	for _, name := range slices.Sorted(maps.Keys(existing)) {
 		if err := r.remove(ctx, key, existing[name], outcome); err != nil {

@@ -76,6 +76,7 @@ type node struct {
 	store string
 	// writes is called for each write request of the agent, before it is sent and after
 	// the response. If it returns an error, the request fails with it.
+	// A StatusError is the API server's response.
 	writes func(request string, done bool) error
 
 	// registry contains the metrics of the last started agent. kinds contains what it can
@@ -280,6 +281,9 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 		return r.next.RoundTrip(request)
 	}
 	if err := fault(what, false); err != nil {
+		if why := (*apierrors.StatusError)(nil); errors.As(err, &why) {
+			return refused(request, why)
+		}
 		return nil, err
 	}
 	response, err := r.next.RoundTrip(request)

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -15,6 +16,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // A failing program is loaded as often as the backoff allows, although the watch delivers each write before its
@@ -102,6 +106,34 @@ func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// If the API server refuses a report, for example because of a ResourceQuota, an Event on the object says so.
+func TestRefusedReportsAreTold(t *testing.T) {
+	t.Parallel()
+	n := start(t)
+	n.mu.Lock()
+	n.writes = func(request string, done bool) error {
+		if !done && strings.HasPrefix(request, "POST ") && strings.Contains(request, "/bpfprograms") {
+			return apierrors.NewForbidden(v1alpha1.Resource("bpfprograms"), "x", errors.New("exceeded quota: reports"))
+		}
+		return nil
+	}
+	n.mu.Unlock()
+	o := n.tracepoint(n.name, "f", "a/x")
+	n.create(o)
+	n.eventually("an Event", func() error {
+		var events eventsv1.EventList
+		if err := n.client.List(context.Background(), &events); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Regarding.UID == o.UID && e.Reason == "NotReported" && strings.Contains(e.Note, "node "+n.name) && strings.Contains(e.Note, "exceeded quota: reports") {
+				return nil
+			}
+		}
+		return fmt.Errorf("none in %d Events", len(events.Items))
+	})
 }
 
 // backsOff waits for attempts, whose times it receives, and checks that each interval is at
