@@ -72,7 +72,7 @@ func (a *adaption) connect() {
 			}
 			a.forKernel = true
 			if err := a.connectOne(i, at, y, &o); err != nil {
-				a.fail(i, at, fmt.Sprintf("it uses the external %s: %v", plain.Quote(y.name), err))
+				a.refuse(i, at, fmt.Sprintf("it uses the external %s: %v", plain.Quote(y.name), err))
 			}
 		}
 	}
@@ -94,6 +94,7 @@ func (a *adaption) connectOne(section int, at uint64, y symbol, o *options) erro
 	if at >= uint64(len(code)) {
 		return errors.New("the relocation is outside of the section")
 	}
+	a.dropped[place{section, at}] = true
 	return a.connectCode(code[at:], y, e)
 }
 
@@ -148,8 +149,7 @@ func (a *adaption) connectCode(code []byte, y symbol, e external) error {
 	number, err := a.kernel.number(y.name, e)
 	switch {
 	case errors.Is(err, btf.ErrNotFound) && isWeak(y) && isCall:
-		a.setSource(code, callsHelper)
-		a.order.PutUint32(code[4:], btf.COREBadRelocationSentinel)
+		a.callNothing(code)
 		return nil
 	case errors.Is(err, btf.ErrNotFound) && isWeak(y):
 		number = 0

@@ -136,7 +136,7 @@ func read(content []byte) (*file, []byte, *Object, error) {
 func (o *Object) judge(f *file, stripped []byte) {
 	var err error
 	defer malformed(&err) // then the maps can't be read either
-	a := &adaption{file: f, unusable: map[string]string{}}
+	a := &adaption{file: f, unusable: map[string]string{}, dropped: map[place]bool{}}
 	err = a.readTypes(stripped)
 	o.Needs = a.needs(o.Programs)
 	if err == nil {
