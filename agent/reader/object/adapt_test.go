@@ -222,8 +222,8 @@ func object(symbols []symbol, sections ...written) []byte {
 	all[1].content = texts
 	content := bytes.Repeat([]byte{0}, headerSize)
 	for i, s := range all {
-		headers[i].Off, headers[i].Size, headers[i].Addralign = uint64(len(content)), uint64(len(s.content)), 1
-		content = append(content, s.content...)
+		headers[i].Off, headers[i].Size, headers[i].Addralign = uint64(len(content)), uint64(len(s.content)), instructionSize
+		content = aligned(append(content, s.content...), instructionSize)
 	}
 	header := elf.Header64{
 		Type: uint16(elf.ET_REL), Machine: uint16(elf.EM_BPF), Version: 1, Shoff: uint64(len(content)), Ehsize: headerSize,
