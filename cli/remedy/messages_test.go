@@ -251,6 +251,7 @@ func TestEachMessageOfOthersHasOneRemedy(t *testing.T) {
 	for _, message := range []string{
 		// The kernel's verifier.
 		refused("1", "PermissionDenied", "Operation not permitted", ""),
+		refused("2", "NotFound", "No such file or directory", "ldimm64 failed to find the address for kernel symbol 'runqueues'."),
 		refused("7", "ArgumentListTooLong", "Argument list too long", log),
 		refused("12", "OutOfMemory", "Cannot allocate memory", ""),
 		refused("13", "PermissionDenied", "Permission denied", log),
@@ -359,6 +360,7 @@ func TestFirstRemedyCounts(t *testing.T) {
 		"the pinned map /sys/fs/bpf/x has a, but the bytecode declares b: the pin is kept because other programs use the map: [7]":                                            "unload the other programs",
 		"the pinned map /sys/fs/bpf/x has a, but the bytecode declares b: the bytecode can't be loaded with a new map either, so the pinned map stays; the daemon reports: x": "correct the object",
 		"LoadError { message: \"Invalid argument\" }, verifier_log: invalid func unknown#195896080":                                                                           "the program reads a field",
+		"LoadError { message: \"Invalid argument\" }, verifier_log: program of this type cannot use helper bpf_probe_write_user#36":                                           "the node's kernel doesn't have this helper",
 		"LoadError { message: \"Invalid argument\" }, verifier_log: cannot call GPL-restricted function from non-GPL compatible program":                                      "set the license",
 		"Rollout halted: 1 of 1 nodes with revision 2 aren't healthy (a: it has no function x; its functions are y): no other node changes until you edit the object":         "nodes with the change aren't healthy",
 	} {
