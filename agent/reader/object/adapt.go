@@ -63,6 +63,7 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 	}
 	a.remove()
 	a.endLicense()
+	a.fillGaps()
 	a.relocate()
 	a.connect()
 	a.link()
@@ -135,6 +136,25 @@ func (a *adaption) readTypes(content []byte) error {
 
 // change replaces the content of a section.
 func (s *section) change(content []byte) { s.data, s.Size = content, uint64(len(content)) }
+
+// fillGaps makes functions of code in .text that belongs to none, because the loader refuses such an object. Linkers leave
+// it where one function replaces another.
+func (a *adaption) fillGaps() {
+	ends := make([]uint64, len(a.sections))
+	fill := func(section int, to uint64) {
+		if s := &a.sections[section]; s.code() && !s.programs() && ends[section] < to {
+			from := ends[section]
+			a.addSymbol(elf.Sym64{Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Shndx: uint16(section), Value: from, Size: to - from}) //nolint:gosec // an index
+		}
+	}
+	for _, f := range a.code {
+		fill(f.section, f.offset)
+		ends[f.section] = f.end
+	}
+	for i := range a.sections {
+		fill(i, uint64(len(a.sections[i].data)))
+	}
+}
 
 // endLicense has the license end with the section. The loader refuses another form, and an empty one.
 func (a *adaption) endLicense() {

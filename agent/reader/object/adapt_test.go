@@ -492,3 +492,39 @@ func TestTypedVariableOfKernel(t *testing.T) {
 		t.Errorf("instruction %x, relocations %v", got, f.relocations(3))
 	}
 }
+
+// The loader refuses a section of functions that others call if they aren't all of it, or if two are the same.
+func TestFunctionsOfText(t *testing.T) {
+	for name, c := range map[string]struct {
+		symbols []symbol
+		added   int
+		want    string
+	}{
+		"all":       {[]symbol{functionSymbol("a", 4, 0, 1), functionSymbol("b", 4, 1, 2)}, 0, "<nil>"},
+		"none":      {nil, 1, "<nil>"},
+		"a gap":     {[]symbol{functionSymbol("a", 4, 0, 1), functionSymbol("b", 4, 2, 1)}, 1, "<nil>"},
+		"both ends": {[]symbol{functionSymbol("a", 4, 1, 1)}, 2, "<nil>"},
+		"two names": {[]symbol{functionSymbol("a", 4, 0, 3), functionSymbol("b", 4, 0, 3)}, 0, `two of its functions in section ".text" overlap`},
+	} {
+		adapted, err := Adapt(object(append(c.symbols, functionSymbol("f", 3, 0, 1)), code("kprobe", nil, exit...), code(".text", nil, slices.Concat(exit, exit, exit)...)), withoutTypes(nil))
+		if got := fmt.Sprint(err); got != c.want {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if err != nil {
+			continue
+		}
+		f, err := parse(adapted.Content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var code uint64
+		for _, y := range f.symbols {
+			if y.Shndx == 4 {
+				code += y.Size
+			}
+		}
+		if code != 3*instructionSize || len(f.symbols) != 2+len(c.symbols)+c.added {
+			t.Errorf("%s: symbols %v", name, f.symbols)
+		}
+	}
+}

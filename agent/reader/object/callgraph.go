@@ -31,7 +31,7 @@ type function struct {
 	programs []string
 }
 
-// disjoint sorts functions by place, and merges those that are the same. It refuses functions that overlap, which no
+// disjoint sorts functions by place, and merges programs that are the same. It refuses functions that overlap, which no
 // compiler writes, so that each instruction is in one.
 func (f *file) disjoint(all []function) ([]function, error) {
 	slices.SortStableFunc(all, func(a, b function) int {
@@ -43,7 +43,7 @@ func (f *file) disjoint(all []function) ([]function, error) {
 		switch {
 		case last < 0 || found[last].section != next.section || found[last].end <= next.offset:
 			found = append(found, next)
-		case found[last].place == next.place && found[last].end == next.end:
+		case found[last].place == next.place && found[last].end == next.end && f.sections[next.section].programs():
 			found[last].programs = append(found[last].programs, next.programs...)
 		default:
 			return nil, fmt.Errorf("two of its functions in section %s overlap", plain.Quote(f.sections[next.section].name))

@@ -277,6 +277,17 @@ func (a *adaption) fitMaps() error {
 	return nil
 }
 
+// addSymbol adds a symbol without a name to the table.
+func (a *adaption) addSymbol(y elf.Sym64) {
+	for i := range a.sections {
+		if s := &a.sections[i]; elf.SectionType(s.Type) == elf.SHT_SYMTAB {
+			table, _ := binary.Append(s.data, a.order, y) // fails for no symbol
+			s.change(table)
+			a.symbols = append(a.symbols, symbol{Sym64: y})
+		}
+	}
+}
+
 // setSymbol changes a symbol in the table.
 func (a *adaption) setSymbol(n int, y elf.Sym64) {
 	for i := range a.sections {
