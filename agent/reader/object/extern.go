@@ -71,6 +71,10 @@ func (a *adaption) connect() {
 				continue
 			}
 			a.forKernel = true
+			if elf.ST_TYPE(y.Info) == elf.STT_FUNC { // the loader would panic; compilers leave the type out
+				y.Info = elf.ST_INFO(elf.ST_BIND(y.Info), elf.STT_NOTYPE)
+				a.setSymbol(int(r.symbol), y.Sym64)
+			}
 			if err := a.connectOne(i, at, y, &o); err != nil {
 				a.refuse(i, at, fmt.Sprintf("it uses the external %s: %v", plain.Quote(y.name), err))
 			}
@@ -94,7 +98,6 @@ func (a *adaption) connectOne(section int, at uint64, y symbol, o *options) erro
 	if at >= uint64(len(code)) {
 		return errors.New("the relocation is outside of the section")
 	}
-	a.dropped[place{section, at}] = true
 	return a.connectCode(code[at:], y, e)
 }
 

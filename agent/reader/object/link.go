@@ -68,8 +68,8 @@ func (a *adaption) linkable(section int, r relocation) error {
 	kind := elf.ST_TYPE(y.Info)
 	undefined := elf.SectionIndex(y.Shndx) == elf.SHN_UNDEF
 	switch {
-	case undefined && y.name != "": // an option, because all others are connected
-		return loads(isLoad)
+	case undefined && y.name != "" && (isLoad || isCall && source != callsFunction): // it is connected
+		return nil
 	case undefined || int(y.Shndx) >= len(a.sections):
 		return fmt.Errorf("it refers to the symbol %s, which isn't in a section", plain.Quote(y.name))
 	case a.sections[y.Shndx].maps() || a.sections[y.Shndx].variables():
@@ -162,7 +162,7 @@ func (a *adaption) drop() {
 		if !ok {
 			continue
 		}
-		if source, isCall := a.call(code); isCall && source == callsFunction {
+		if source, isCall := a.call(code); isCall && source != callsHelper {
 			a.callNothing(code)
 		}
 	}
