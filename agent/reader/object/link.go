@@ -63,17 +63,19 @@ func (a *adaption) linkable(section int, r relocation) error {
 		return errors.New("the relocation is outside of the section")
 	}
 	source, isCall := a.call(code)
-	n, isUsed := functionWith(a.code, place{section, r.offset})
-	isLoad := asm.OpCode(code[0]).IsDWordLoad() && isUsed && r.offset+2*instructionSize <= a.code[n].end
+	isLoad := a.loads(place{section, r.offset})
 	kind := elf.ST_TYPE(y.Info)
 	undefined := elf.SectionIndex(y.Shndx) == elf.SHN_UNDEF
 	switch {
-	case undefined && y.name != "" && (isLoad || isCall && source != callsFunction): // it is connected
+	case undefined && y.name != "": // it is connected
 		return nil
 	case undefined || int(y.Shndx) >= len(a.sections):
 		return fmt.Errorf("it refers to the symbol %s, which isn't in a section", plain.Quote(y.name))
 	case a.sections[y.Shndx].maps() || a.sections[y.Shndx].variables():
-		return loads(isLoad)
+		if !isLoad {
+			return errors.New("the instruction doesn't load the address of what it refers to")
+		}
+		return nil
 	case !a.sections[y.Shndx].code():
 		return fmt.Errorf("it refers to the section %s, which has neither functions nor variables", plain.Quote(a.sections[y.Shndx].name))
 	case kind != elf.STT_FUNC && (kind != elf.STT_SECTION || isCall && r.kind != callRelocation || isLoad && r.kind != loadRelocation):
@@ -87,11 +89,11 @@ func (a *adaption) linkable(section int, r relocation) error {
 	return nil
 }
 
-func loads(isLoad bool) error {
-	if !isLoad {
-		return errors.New("the instruction doesn't load the address of what it refers to")
-	}
-	return nil
+// loads reports whether an instruction loads a number of 64 bits, for which it has two parts.
+func (f *file) loads(at place) bool {
+	n, found := functionWith(f.code, at)
+	code, ok := within(f.sections[at.section].data, at.offset, 2*instructionSize)
+	return found && ok && at.offset+2*instructionSize <= f.code[n].end && asm.OpCode(code[0]).IsDWordLoad()
 }
 
 // variables reports whether the daemon's loader makes a map of the section.
