@@ -60,7 +60,7 @@ type Options struct {
 	// PinsDir is the directory with maps that bytecode pins by name, or "" if there is
 	// none.
 	PinsDir string
-	// KernelTypes is the directory with the kernel's types, or "" if functions that programs trace aren't looked up.
+	// KernelTypes is the directory with the kernel's types. Without it, functions that programs trace aren't looked up.
 	KernelTypes string
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
 	// "*" for all.

@@ -28,7 +28,7 @@ type Loader struct {
 	// PinsDir is the directory with maps that bytecode pins by name, or "" if there is
 	// none.
 	PinsDir string
-	// KernelTypes is the directory with the kernel's types, or "" if functions that programs trace aren't looked up.
+	// KernelTypes is the directory with the kernel's types. Without it, functions that programs trace aren't looked up.
 	KernelTypes string
 	// Replaced is called after an owner's bytecode was loaded with new maps in place of pinned ones, with a description.
 	Replaced func(owner program.Key, what string)

@@ -41,12 +41,11 @@ func TestUntraced(t *testing.T) {
 		infos []*gobpfman.LoadInfo
 		want  string
 	}{
-		"a function of the kernel":   {dir, []*gobpfman.LoadInfo{entry("do_unlinkat"), exit("do_unlinkat")}, ""},
-		"no function":                {dir, []*gobpfman.LoadInfo{exit("do_unlinkat"), entry("do_unlink")}, "function f can't be loaded: this kernel has no function do_unlink, or inlines it: correct func_name, or select other nodes"},
-		"a function of a module":     {dir, []*gobpfman.LoadInfo{exit("nft_do_chain")}, "function g can't be loaded: the daemon can't attach it to nft_do_chain, which is in the kernel's module nf_tables: use a kprobe"},
-		"programs that trace none":   {filepath.Join(dir, "none"), []*gobpfman.LoadInfo{{Name: "h"}}, ""},
-		"a kernel without types":     {filepath.Join(dir, "none"), []*gobpfman.LoadInfo{entry("do_unlinkat")}, "function f can't be loaded: read the kernel's types: open " + filepath.Join(dir, "none", "vmlinux") + ": no such file or directory"},
-		"functions aren't looked up": {"", []*gobpfman.LoadInfo{entry("do_unlink")}, ""},
+		"a function of the kernel": {dir, []*gobpfman.LoadInfo{entry("do_unlinkat"), exit("do_unlinkat")}, ""},
+		"no function":              {dir, []*gobpfman.LoadInfo{exit("do_unlinkat"), entry("do_unlink")}, "function f can't be loaded: this kernel has no function do_unlink, or inlines it: correct func_name, or select other nodes"},
+		"a function of a module":   {dir, []*gobpfman.LoadInfo{exit("nft_do_chain")}, "function g can't be loaded: the daemon can't attach it to nft_do_chain, which is in the kernel's module nf_tables: use a kprobe"},
+		"programs that trace none": {filepath.Join(dir, "none"), []*gobpfman.LoadInfo{{Name: "h"}}, ""},
+		"a kernel without types":   {filepath.Join(dir, "none"), []*gobpfman.LoadInfo{entry("do_unlink")}, ""},
 	} {
 		got := ""
 		if err := untraced(&gobpfman.LoadRequest{Info: c.infos}, c.dir); err != nil {
