@@ -60,6 +60,8 @@ type Options struct {
 	// PinsDir is the directory with maps that bytecode pins by name, or "" if there is
 	// none.
 	PinsDir string
+	// KernelTypes is the directory with the kernel's types. Without it, functions that programs trace aren't looked up.
+	KernelTypes string
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
 	// "*" for all.
 	UprobeNamespaces []string
@@ -101,7 +103,7 @@ func New(o Options) *Controller {
 		policies: &gate.Policies{
 			Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, Read: queue.Add, RequireSignature: o.RequirePolicy,
 		},
-		loader:    &load.Loader{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, Replaced: c.tellReplaced},
+		loader:    &load.Loader{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, KernelTypes: o.KernelTypes, Replaced: c.tellReplaced},
 		inventory: o.Inventory, reports: reports, changes: o.Changes, metrics: o.Metrics,
 	}
 	o.Bytecode.Store.Used = c.usedImages

@@ -28,6 +28,8 @@ type Loader struct {
 	// PinsDir is the directory with maps that bytecode pins by name, or "" if there is
 	// none.
 	PinsDir string
+	// KernelTypes is the directory with the kernel's types. Without it, functions that programs trace aren't looked up.
+	KernelTypes string
 	// Replaced is called after an owner's bytecode was loaded with new maps in place of pinned ones, with a description.
 	Replaced func(owner program.Key, what string)
 
@@ -118,6 +120,9 @@ func (l *Loader) load(ctx context.Context, owner program.Owner, want plan.Plan, 
 		return report.Judgement{}, &report.BytecodeError{Err: err, Final: true}
 	}
 	judgement, found, err := g.Admit(ctx)
+	if err == nil {
+		err = untraced(request, l.KernelTypes)
+	}
 	switch {
 	case err != nil:
 	case owner.Bytecode.Image != nil:

@@ -78,7 +78,7 @@ var partial = slices.Concat(
 	[]string{
 		"%s: %s; the daemon reports: %s", "list all programs", "interfaces in pod %s/%s", "list what refers to %s", "policies can't be evaluated: %s",
 		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
-		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "load from image %s: %s", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
+		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "load from image %s: %s", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
 	},
 	// Ends behind one.
 	[]string{
@@ -251,6 +251,7 @@ func TestEachMessageOfOthersHasOneRemedy(t *testing.T) {
 	for _, message := range []string{
 		// The kernel's verifier.
 		refused("1", "PermissionDenied", "Operation not permitted", ""),
+		refused("2", "NotFound", "No such file or directory", "ldimm64 failed to find the address for kernel symbol 'runqueues'."),
 		refused("7", "ArgumentListTooLong", "Argument list too long", log),
 		refused("12", "OutOfMemory", "Cannot allocate memory", ""),
 		refused("13", "PermissionDenied", "Permission denied", log),
@@ -359,6 +360,7 @@ func TestFirstRemedyCounts(t *testing.T) {
 		"the pinned map /sys/fs/bpf/x has a, but the bytecode declares b: the pin is kept because other programs use the map: [7]":                                            "unload the other programs",
 		"the pinned map /sys/fs/bpf/x has a, but the bytecode declares b: the bytecode can't be loaded with a new map either, so the pinned map stays; the daemon reports: x": "correct the object",
 		"LoadError { message: \"Invalid argument\" }, verifier_log: invalid func unknown#195896080":                                                                           "the program reads a field",
+		"LoadError { message: \"Invalid argument\" }, verifier_log: program of this type cannot use helper bpf_probe_write_user#36":                                           "the node's kernel doesn't have this helper",
 		"LoadError { message: \"Invalid argument\" }, verifier_log: cannot call GPL-restricted function from non-GPL compatible program":                                      "set the license",
 		"Rollout halted: 1 of 1 nodes with revision 2 aren't healthy (a: it has no function x; its functions are y): no other node changes until you edit the object":         "nodes with the change aren't healthy",
 	} {

@@ -250,6 +250,7 @@ func newController(o options, server *cluster.Cluster, config *rest.Config, conn
 		Containers:    (&node.Runtime{Run: o.runtimeDir}).Containers,
 		PodInterfaces: (&node.PodInterfaces{Proc: o.hostProc}).Set,
 		PinsDir:       pins.Dir,
+		KernelTypes:   "/sys/kernel/btf",
 
 		UprobeNamespaces: strings.FieldsFunc(o.uprobeNamespaces, func(r rune) bool { return r == ',' }),
 

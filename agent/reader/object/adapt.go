@@ -5,6 +5,7 @@ package object
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"fmt"
 	"strings"
@@ -48,7 +49,7 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 	for i := range f.sections {
 		f.sections[i].data = bytes.Clone(f.sections[i].data)
 	}
-	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}, removed: map[string]bool{}, defined: map[uint32]definition{}}
+	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}, removed: map[string]bool{}, dropped: map[place]bool{}, defined: map[uint32]definition{}}
 	for _, p := range programs {
 		if p.Unsupported != "" {
 			a.unusable[p.Name] = p.Unsupported
@@ -61,8 +62,12 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 		return nil, err
 	}
 	a.remove()
+	a.endLicense()
+	a.fillGaps()
 	a.relocate()
 	a.connect()
+	a.link()
+	a.drop()
 	a.rename()
 	if err := a.writeTypes(); err != nil {
 		return nil, err
@@ -92,6 +97,8 @@ type adaption struct {
 	// the numbers of their types.
 	removed map[string]bool
 	defined map[uint32]definition
+	// dropped are the instructions whose relocations the loader must not see.
+	dropped map[place]bool
 
 	// graph is set by the first failure.
 	graph *callGraph
@@ -117,19 +124,55 @@ func (a *adaption) readTypes(content []byte) error {
 	if err != nil {
 		return fmt.Errorf("its types can't be read: %s", plain.Text(err.Error()))
 	}
-	a.external, err = externals(a.types)
+	index, _ := a.section(".BTF")
+	// As part of a file, the library refuses variables of the kernel that have a type.
+	raw, err := btf.LoadSpecFromReader(bytes.NewReader(a.sections[index].data))
+	if err != nil {
+		return fmt.Errorf("its types can't be read: %s", plain.Text(err.Error()))
+	}
+	a.external, err = externals(raw)
 	return err
 }
 
 // change replaces the content of a section.
 func (s *section) change(content []byte) { s.data, s.Size = content, uint64(len(content)) }
 
-// remove removes the sections with programs of types that bpfman doesn't have, unless others use them.
+// fillGaps makes functions of code in .text that belongs to none, because the loader refuses such an object. Linkers leave
+// it where one function replaces another.
+func (a *adaption) fillGaps() {
+	ends := make([]uint64, len(a.sections))
+	fill := func(section int, to uint64) {
+		if s := &a.sections[section]; s.code() && !s.programs() && ends[section] < to {
+			from := ends[section]
+			a.addSymbol(elf.Sym64{Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Shndx: uint16(section), Value: from, Size: to - from}) //nolint:gosec // an index
+		}
+	}
+	for _, f := range a.code {
+		fill(f.section, f.offset)
+		ends[f.section] = f.end
+	}
+	for i := range a.sections {
+		fill(i, uint64(len(a.sections[i].data)))
+	}
+}
+
+// endLicense has the license end with the section. The loader refuses another form, and an empty one.
+func (a *adaption) endLicense() {
+	const none = "none" // to the kernel, as any license that isn't compatible with the GPL
+	if index, ok := a.section("license"); ok {
+		declared, _, _ := bytes.Cut(a.sections[index].data, []byte{0})
+		a.sections[index].change(fmt.Appendf(nil, "%s\x00", cmp.Or(string(declared), none)))
+	}
+}
+
+// remove removes the sections with programs of types that bpfman doesn't have, unless others use them, and those without
+// content of which the loader would make a map.
 func (a *adaption) remove() {
 	kept := a.used()
 	removed := make([]bool, len(a.sections))
 	for i := range a.sections {
-		removed[i] = a.sections[i].programs() && !kept[i]
+		s := &a.sections[i]
+		removed[i] = s.programs() && !kept[i] || s.variables() && s.Size == 0
 	}
 	for i := range a.sections {
 		s := &a.sections[i]

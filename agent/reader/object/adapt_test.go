@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
 
@@ -187,50 +186,81 @@ func TestKernelVersion(t *testing.T) {
 	}
 }
 
-// hostile returns an object with as many functions, and with as many instructions as it has. Each instruction refers
-// to an external function that doesn't exist, and the last one of each function to the function before.
-func hostile(functions, instructions int) []byte {
+// written is a section of an object that a test writes. Sections have the indexes from 3 on.
+type written struct {
+	name        string
+	kind        elf.SectionType
+	flags       elf.SectionFlag
+	content     []byte
+	relocations []elf.Rel64
+}
+
+// object returns an object with sections, and with symbols from number 1 on.
+func object(symbols []symbol, sections ...written) []byte {
 	order := binary.LittleEndian
-	names, code := []byte("\x00.strtab\x00.symtab\x00kprobe\x00.rel\x00absent\x00"), make([]byte, instructions*instructionSize)
-	symbols, relocations := make([]byte, 2*symbolSize), make([]byte, 0, instructions*relSize)
-	at := func(name string) uint32 { return uint32(bytes.Index(names, []byte(name))) }
-	order.PutUint32(symbols[symbolSize:], at("absent"))
-	each := uint64(instructions/functions) * instructionSize
-	for n := range uint64(functions) {
-		symbol := elf.Sym64{Name: uint32(len(names)), Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), Shndx: 3, Value: n * each, Size: each}
-		symbols, _ = binary.Append(symbols, order, symbol)
-		names = fmt.Appendf(names, "f%d\x00", n)
+	texts, table := []byte{0}, make([]byte, symbolSize)
+	text := func(name string) uint32 {
+		texts = append(append(texts, name...), 0)
+		return uint32(len(texts) - len(name) - 1)
 	}
-	for n := range uint64(instructions) {
-		code[n*instructionSize], code[n*instructionSize+1] = byte(asm.JumpClass)|byte(asm.Call), callsFunction<<4
-		target := uint64(1)
-		if function := n * instructionSize / each; function > 0 && (n+1)*instructionSize%each == 0 {
-			target = 1 + function // the one before
+	for _, y := range symbols {
+		y.Name = text(y.name)
+		table, _ = binary.Append(table, order, y.Sym64)
+	}
+	all := []written{{}, {name: ".strtab", kind: elf.SHT_STRTAB}, {name: ".symtab", kind: elf.SHT_SYMTAB, content: table}}
+	all = append(all, sections...)
+	var headers, relocations []elf.Section64
+	for i, s := range all {
+		headers = append(headers, elf.Section64{Name: text(s.name), Type: uint32(s.kind), Flags: uint64(s.flags), Link: 1, Entsize: symbolSize})
+		if s.relocations != nil {
+			entries, _ := binary.Append(nil, order, s.relocations)
+			all = append(all, written{content: entries})
+			relocations = append(relocations, elf.Section64{Name: text(".rel" + s.name), Type: uint32(elf.SHT_REL), Link: 2, Info: uint32(i), Entsize: relSize})
 		}
-		relocations, _ = binary.Append(relocations, order, elf.Rel64{Off: n * instructionSize, Info: elf.R_INFO(uint32(target), 10)})
 	}
-	sections := []elf.Section64{
-		{},
-		{Name: at(".strtab"), Type: uint32(elf.SHT_STRTAB)},
-		{Name: at(".symtab"), Type: uint32(elf.SHT_SYMTAB), Link: 1, Entsize: symbolSize},
-		{Name: at("kprobe"), Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR)},
-		{Name: at(".rel"), Type: uint32(elf.SHT_REL), Link: 2, Info: 3, Entsize: relSize},
-	}
+	headers = append(headers, relocations...)
+	all[1].content = texts
 	content := bytes.Repeat([]byte{0}, headerSize)
-	for i, data := range [][]byte{nil, names, symbols, code, relocations} {
-		sections[i].Off, sections[i].Size, sections[i].Addralign = uint64(len(content)), uint64(len(data)), 1
-		content = append(content, data...)
+	for i, s := range all {
+		headers[i].Off, headers[i].Size, headers[i].Addralign = uint64(len(content)), uint64(len(s.content)), instructionSize
+		content = aligned(append(content, s.content...), instructionSize)
 	}
 	header := elf.Header64{
 		Type: uint16(elf.ET_REL), Machine: uint16(elf.EM_BPF), Version: 1, Shoff: uint64(len(content)), Ehsize: headerSize,
-		Shentsize: sectionSize, Shnum: uint16(len(sections)), Shstrndx: 1,
+		Shentsize: sectionSize, Shnum: uint16(len(headers)), Shstrndx: 1,
 	}
 	copy(header.Ident[:], elf.ELFMAG+"\x02\x01\x01")
-	for _, s := range sections {
-		content, _ = binary.Append(content, order, s)
-	}
+	content, _ = binary.Append(content, order, headers)
 	_, _ = binary.Encode(content, order, header)
 	return content
+}
+
+// code returns a section with instructions.
+func code(name string, relocations []elf.Rel64, instructions ...byte) written {
+	return written{name, elf.SHT_PROGBITS, elf.SHF_ALLOC | elf.SHF_EXECINSTR, instructions, relocations}
+}
+
+// functionSymbol returns the symbol of a function.
+func functionSymbol(name string, section int, at, instructions uint64) symbol {
+	return symbol{elf.Sym64{Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), Shndx: uint16(section), Value: at * instructionSize, Size: instructions * instructionSize}, name}
+}
+
+// hostile returns an object with as many functions, and with as many instructions as it has. Each instruction refers
+// to an external function that doesn't exist, and the last one of each function to the function before.
+func hostile(functions, instructions int) []byte {
+	symbols, relocations := []symbol{{name: "absent"}}, make([]elf.Rel64, 0, instructions)
+	each := uint64(instructions / functions)
+	for n := range uint64(functions) {
+		symbols = append(symbols, functionSymbol(fmt.Sprintf("f%d", n), 3, n*each, each))
+	}
+	for n := range uint64(instructions) {
+		target := uint64(1)
+		if function := n / each; function > 0 && (n+1)%each == 0 {
+			target = 1 + function // the one before
+		}
+		relocations = append(relocations, elf.Rel64{Off: n * instructionSize, Info: elf.R_INFO(uint32(target), callRelocation)})
+	}
+	return object(symbols, code("kprobe", relocations, bytes.Repeat(calls, instructions)...))
 }
 
 // The time doesn't grow with the product of functions and instructions. It would be hours otherwise.
@@ -273,7 +303,7 @@ func TestCallGraph(t *testing.T) {
 }
 
 // FuzzAdapt checks that the result is an object that calls no functions of the kernel which the image's object doesn't
-// call, because policies know only those.
+// call, because policies know only those. The result has nothing else that the loader can't load.
 func FuzzAdapt(f *testing.F) {
 	types, err := btf.LoadSpecFromReader(bytes.NewReader(parsersOwn(f, "../btf/testdata/relocs_read_tgt-el.elf")))
 	if err != nil {
@@ -288,6 +318,7 @@ func FuzzAdapt(f *testing.F) {
 	}
 	f.Add(probes(f, "../btf/testdata/relocs_read-el.elf"))
 	f.Add(hostile(4, 16))
+	f.Add(linkObject(slices.Concat(calls, load, exit), elf.Rel64{Info: elf.R_INFO(toLabel, callRelocation)}, elf.Rel64{Off: instructionSize, Info: elf.R_INFO(toVariable, loadRelocation)}))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, kernel := range []*Kernel{kernel, withoutTypes(nil)} {
 			adapted, err := Adapt(content, kernel)
@@ -301,6 +332,13 @@ func FuzzAdapt(f *testing.F) {
 			before, err := parse(content)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if again, err := Adapt(adapted.Content, kernel); err == nil {
+				for name, why := range again.Unusable {
+					if adapted.Unusable[name] == "" {
+						t.Errorf("the result's %s can't be loaded: %s", name, why)
+					}
+				}
 			}
 			if added := beyond(before.calls(), after.calls()); len(added) > 0 {
 				t.Errorf("the result calls %q", added)
@@ -369,7 +407,7 @@ func TestMapDefinitions(t *testing.T) {
 // Maps in the older form are changed in place.
 func TestOldMapDefinitions(t *testing.T) {
 	f := &file{order: binary.LittleEndian, sections: []section{{}, {name: "maps/events", data: make([]byte, legacySize)}}, symbols: []symbol{
-		{}, {elf.Sym64{Shndx: 1}, "events"}, {elf.Sym64{Shndx: 1, Value: 4}, "beyond"},
+		{}, {elf.Sym64{Shndx: 1, Size: legacySize}, "events"}, {elf.Sym64{Shndx: 1, Value: 4, Size: legacySize}, "beyond"}, {elf.Sym64{Shndx: 1, Size: 4}, "short"},
 	}}
 	f.sections[1].data[0] = byte(ebpf.PerfEventArray)
 	a := &adaption{file: f, unusable: map[string]string{}, removed: map[string]bool{}}
@@ -379,7 +417,7 @@ func TestOldMapDefinitions(t *testing.T) {
 	if got := f.sections[1].data; !bytes.Equal(got[:12], []byte{4, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0}) {
 		t.Errorf("definition %v", got)
 	}
-	if !maps.Equal(a.removed, map[string]bool{"beyond": true}) {
+	if !maps.Equal(a.removed, map[string]bool{"beyond": true, "short": true}) {
 		t.Errorf("removed %v", a.removed)
 	}
 }
@@ -402,6 +440,99 @@ func TestTypesFit(t *testing.T) {
 	} {
 		if got := c.definition.typesFit(); got != c.want {
 			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// The loader refuses licenses that don't end with their section, and can't create the maps of empty sections of variables.
+func TestAdaptSections(t *testing.T) {
+	for declared, want := range map[string]string{"GPL\x00": "GPL\x00", "GPL": "GPL\x00", "GPL\x00\x00\x00\x00": "GPL\x00", "\x00": "none\x00", "": "none\x00"} {
+		adapted, err := Adapt(object([]symbol{functionSymbol("f", 3, 0, 1)}, code("kprobe", nil, exit...),
+			written{name: "license", kind: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, content: []byte(declared)},
+			written{name: ".data", kind: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE},
+		), withoutTypes(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := parse(adapted.Content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if index, _ := f.section("license"); string(f.sections[index].data) != want || f.has(".data") {
+			t.Errorf("license %q of %q, sections %v", f.sections[index].data, declared, f.sections)
+		}
+	}
+}
+
+// A variable of the kernel can have a type, also a constant one.
+func TestTypedVariableOfKernel(t *testing.T) {
+	variable := &btf.Var{Name: "runqueues", Type: &btf.Const{Type: &btf.Struct{Name: "rq", Size: 8}}, Linkage: btf.ExternVar}
+	untyped := &btf.Var{Name: "bpf_prog_fops", Type: &btf.Const{Type: (*btf.Void)(nil)}, Linkage: btf.ExternVar}
+	own, err := btf.NewBuilder([]btf.Type{&btf.Datasec{Name: ksymsSection, Vars: []btf.VarSecinfo{{Type: variable}, {Type: untyped}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types, err := own.Marshal(nil, &btf.MarshalOptions{Order: binary.LittleEndian})
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapted, err := Adapt(object([]symbol{functionSymbol("f", 3, 0, 3), functionSymbol("g", 3, 3, 3), {name: "runqueues"}, {name: "bpf_prog_fops"}},
+		code("kprobe", []elf.Rel64{{Info: elf.R_INFO(3, loadRelocation)}, {Off: 3 * instructionSize, Info: elf.R_INFO(4, loadRelocation)}}, slices.Concat(load, exit, load, exit)...),
+		written{name: ".BTF", kind: elf.SHT_PROGBITS, content: types},
+	), &Kernel{Types: func() (*btf.Spec, error) {
+		kernel, err := btf.NewBuilder([]btf.Type{&btf.Var{Name: "runqueues", Type: &btf.Struct{Name: "rq", Size: 8}}}, nil)
+		if err != nil {
+			return nil, err
+		}
+		return kernel.Spec()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `it uses the external "bpf_prog_fops": its address is needed, which only processes with CAP_SYSLOG can read`; len(adapted.Unusable) != 1 || adapted.Unusable["g"] != want {
+		t.Errorf("unusable %q", adapted.Unusable)
+	}
+	f, err := parse(adapted.Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.sections[3].data[:8]; !bytes.Equal(got, []byte{0x18, loadsKernelVariable<<4 | 1, 0, 0, 1, 0, 0, 0}) || len(f.relocations(3)) != 1 {
+		t.Errorf("instruction %x, relocations %v", got, f.relocations(3))
+	}
+}
+
+// The loader refuses a section of functions that others call if they aren't all of it, or if two are the same.
+func TestFunctionsOfText(t *testing.T) {
+	for name, c := range map[string]struct {
+		symbols []symbol
+		added   int
+		want    string
+	}{
+		"all":       {[]symbol{functionSymbol("a", 4, 0, 1), functionSymbol("b", 4, 1, 2)}, 0, "<nil>"},
+		"none":      {nil, 1, "<nil>"},
+		"a gap":     {[]symbol{functionSymbol("a", 4, 0, 1), functionSymbol("b", 4, 2, 1)}, 1, "<nil>"},
+		"both ends": {[]symbol{functionSymbol("a", 4, 1, 1)}, 2, "<nil>"},
+		"two names": {[]symbol{functionSymbol("a", 4, 0, 3), functionSymbol("b", 4, 0, 3)}, 0, `two of its functions in section ".text" overlap`},
+	} {
+		adapted, err := Adapt(object(append(c.symbols, functionSymbol("f", 3, 0, 1)), code("kprobe", nil, exit...), code(".text", nil, slices.Concat(exit, exit, exit)...)), withoutTypes(nil))
+		if got := fmt.Sprint(err); got != c.want {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if err != nil {
+			continue
+		}
+		f, err := parse(adapted.Content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var code uint64
+		for _, y := range f.symbols {
+			if y.Shndx == 4 {
+				code += y.Size
+			}
+		}
+		if code != 3*instructionSize || len(f.symbols) != 2+len(c.symbols)+c.added {
+			t.Errorf("%s: symbols %v", name, f.symbols)
 		}
 	}
 }

@@ -277,7 +277,7 @@ func (f *file) renameInfos(section []byte, types *btfData, names map[string]stri
 	}
 	out := bytes.Clone(section)
 	size := f.order.Uint32(out[4:])
-	if size < shortHeader || uint64(size) > uint64(len(out)) {
+	if size < shortHeader || size > shortHeader && size < btfExtHeaderSize || uint64(size) > uint64(len(out)) {
 		return nil, errors.New("its .BTF.ext has an unknown header")
 	}
 	if size >= btfExtHeaderSize {

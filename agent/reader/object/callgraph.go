@@ -31,7 +31,7 @@ type function struct {
 	programs []string
 }
 
-// disjoint sorts functions by place, and merges those that are the same. It refuses functions that overlap, which no
+// disjoint sorts functions by place, and merges programs that are the same. It refuses functions that overlap, which no
 // compiler writes, so that each instruction is in one.
 func (f *file) disjoint(all []function) ([]function, error) {
 	slices.SortStableFunc(all, func(a, b function) int {
@@ -43,13 +43,22 @@ func (f *file) disjoint(all []function) ([]function, error) {
 		switch {
 		case last < 0 || found[last].section != next.section || found[last].end <= next.offset:
 			found = append(found, next)
-		case found[last].place == next.place && found[last].end == next.end:
+		case found[last].place == next.place && found[last].end == next.end && f.sections[next.section].programs():
 			found[last].programs = append(found[last].programs, next.programs...)
 		default:
 			return nil, fmt.Errorf("two of its functions in section %s overlap", plain.Quote(f.sections[next.section].name))
 		}
 	}
 	return found, nil
+}
+
+// functionWith returns the index of the function that contains an instruction.
+func functionWith(functions []function, instruction place) (index int, found bool) {
+	n, exact := slices.BinarySearchFunc(functions, instruction, func(f function, at place) int { return comparePlaces(f.place, at) })
+	if !exact {
+		n--
+	}
+	return n, n >= 0 && functions[n].section == instruction.section && instruction.offset < functions[n].end
 }
 
 // callGraph has the functions of an object, by place, and who refers to them.
@@ -62,9 +71,9 @@ type callGraph struct {
 func (f *file) callGraph() *callGraph {
 	g := &callGraph{f.code, make([][]int32, len(f.code)), make([]bool, len(f.code))}
 	for n := range f.code {
-		f.references(&f.code[n], func(to place) {
-			callee, known := slices.BinarySearchFunc(g.functions, to, func(f function, to place) int { return comparePlaces(f.place, to) })
-			if !known {
+		f.references(&f.code[n], func(_ uint64, to place) {
+			callee, known := functionWith(g.functions, to)
+			if !known || g.functions[callee].place != to {
 				return
 			}
 			callers := g.callers[callee]
@@ -76,34 +85,37 @@ func (f *file) callGraph() *callGraph {
 	return g
 }
 
-// references calls found with each place in code to which a function refers.
-func (f *file) references(from *function, found func(place)) {
-	content, relocations := f.sections[from.section].data, f.relocations(from.section)
-	for at := from.offset; at < min(from.end, uint64(len(content))); at += instructionSize { // none, if the section was removed
-		immediate := uint64(int64(int32(f.order.Uint32(content[at+4:])))) //nolint:gosec // wraps around, as addresses do
-		target, relocated := f.target(relocations, at)
-		source, isCall := f.call(content[at:])
-		switch {
-		case relocated && elf.ST_TYPE(target.Info) == elf.STT_SECTION && isCall:
-			found(place{int(target.Shndx), (immediate + 1) * instructionSize})
-		case relocated && elf.ST_TYPE(target.Info) == elf.STT_SECTION:
-			found(place{int(target.Shndx), immediate})
-		case relocated:
-			found(place{int(target.Shndx), target.Value})
-		case isCall && source == callsFunction:
-			found(place{from.section, at + (immediate+1)*instructionSize})
+// references calls found with the offset of each instruction that refers to a place, and with the place.
+func (f *file) references(from *function, found func(at uint64, to place)) {
+	for at := from.offset; at < min(from.end, uint64(len(f.sections[from.section].data))); at += instructionSize { // none, if the section was removed
+		if to, refers := f.reference(from.section, at); refers {
+			found(at, to)
 		}
 	}
+}
+
+// reference returns the place to which the instruction at an offset of a section refers.
+func (f *file) reference(section int, at uint64) (to place, refers bool) {
+	content := f.sections[section].data[at:]
+	immediate := uint64(int64(int32(f.order.Uint32(content[4:])))) //nolint:gosec // wraps around, as addresses do
+	target, relocated := f.target(f.relocations(section), at)
+	source, isCall := f.call(content)
+	switch {
+	case relocated && elf.ST_TYPE(target.Info) == elf.STT_SECTION && isCall:
+		return place{int(target.Shndx), (immediate + 1) * instructionSize}, true
+	case relocated && elf.ST_TYPE(target.Info) == elf.STT_SECTION:
+		return place{int(target.Shndx), immediate}, true
+	case relocated:
+		return place{int(target.Shndx), target.Value}, true
+	}
+	return place{section, at + (immediate+1)*instructionSize}, isCall && source == callsFunction
 }
 
 // fail calls do with each function that becomes unusable because of an instruction: the one with the instruction, and
 // those that refer to it. It calls do once for each function.
 func (g *callGraph) fail(instruction place, do func(function)) {
-	n, exact := slices.BinarySearchFunc(g.functions, instruction, func(f function, at place) int { return comparePlaces(f.place, at) })
-	if !exact {
-		n--
-	}
-	if n < 0 || g.functions[n].section != instruction.section || g.functions[n].end <= instruction.offset {
+	n, found := functionWith(g.functions, instruction)
+	if !found {
 		return
 	}
 	for next := []int32{int32(n)}; len(next) > 0; { //nolint:gosec // at most maxCode

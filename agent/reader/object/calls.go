@@ -86,8 +86,8 @@ func (f *file) call(instruction []byte) (source byte, ok bool) {
 
 // relocation makes the instruction at an offset refer to a symbol, by its index.
 type relocation struct {
-	offset uint64
-	symbol uint32
+	offset       uint64
+	symbol, kind uint32
 }
 
 // relocations returns the relocations of a section, by offset. There is one for an offset.
@@ -97,8 +97,9 @@ func (f *file) relocations(of int) []relocation {
 		for _, s := range f.sections {
 			size := s.relocationSize()
 			for at := 0; size > 0 && at+size <= len(s.data); at += size {
-				if number := f.order.Uint64(s.data[at+8:]) >> 32; number < uint64(len(f.symbols)) {
-					f.relocated[int(s.Info)] = append(f.relocated[int(s.Info)], relocation{f.order.Uint64(s.data[at:]), uint32(number)})
+				info := f.order.Uint64(s.data[at+8:])
+				if number := info >> 32; number < uint64(len(f.symbols)) {
+					f.relocated[int(s.Info)] = append(f.relocated[int(s.Info)], relocation{f.order.Uint64(s.data[at:]), uint32(number), uint32(info)}) //nolint:gosec // the other half
 				}
 			}
 		}

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
@@ -71,8 +70,12 @@ func (a *adaption) connect() {
 				continue
 			}
 			a.forKernel = true
+			if elf.ST_TYPE(y.Info) == elf.STT_FUNC { // the loader would panic; compilers leave the type out
+				y.Info = elf.ST_INFO(elf.ST_BIND(y.Info), elf.STT_NOTYPE)
+				a.setSymbol(int(r.symbol), y.Sym64)
+			}
 			if err := a.connectOne(i, at, y, &o); err != nil {
-				a.fail(i, at, fmt.Sprintf("it uses the external %s: %v", plain.Quote(y.name), err))
+				a.refuse(i, at, fmt.Sprintf("it uses the external %s: %v", plain.Quote(y.name), err))
 			}
 		}
 	}
@@ -84,17 +87,21 @@ func (a *adaption) connect() {
 // connectOne connects the instruction at an offset of a section.
 func (a *adaption) connectOne(section int, at uint64, y symbol, o *options) error {
 	e, known := a.external[y.name]
+	code, ok := within(a.sections[section].data, at, instructionSize)
+	if !ok {
+		return errors.New("the relocation is outside of the section")
+	}
+	_, isCall := a.call(code)
+	isOption, isLoad := e.section == kconfigSection, a.loads(place{section, at})
 	switch {
 	case !known:
 		return errors.New("it isn't defined in the object, and the object's types don't say what it is")
-	case e.section == kconfigSection:
+	case !isLoad && (isOption || !isCall):
+		return errors.New("the instruction neither calls it nor loads its address")
+	case isOption:
 		return a.connectOption(y, e, o)
 	}
-	code := a.sections[section].data
-	if at >= uint64(len(code)) {
-		return errors.New("the relocation is outside of the section")
-	}
-	return a.connectCode(code[at:], y, e)
+	return a.connectCode(a.sections[section].data[at:], y, e, isCall)
 }
 
 // options are the values of the kernel's configuration, and where each option's value is among them.
@@ -136,20 +143,11 @@ func (a *adaption) place(o *options) {
 }
 
 // connectCode changes an instruction that uses a variable or function of the kernel.
-func (a *adaption) connectCode(code []byte, y symbol, e external) error {
-	if len(code) < instructionSize {
-		return errors.New("the relocation is outside of the section")
-	}
-	_, isCall := a.call(code)
-	isLoad := asm.OpCode(code[0]).IsDWordLoad() && len(code) >= 2*instructionSize
-	if !isCall && !isLoad {
-		return errors.New("the instruction neither calls it nor loads its address")
-	}
+func (a *adaption) connectCode(code []byte, y symbol, e external, isCall bool) error {
 	number, err := a.kernel.number(y.name, e)
 	switch {
 	case errors.Is(err, btf.ErrNotFound) && isWeak(y) && isCall:
-		a.setSource(code, callsHelper)
-		a.order.PutUint32(code[4:], btf.COREBadRelocationSentinel)
+		a.callNothing(code)
 		return nil
 	case errors.Is(err, btf.ErrNotFound) && isWeak(y):
 		number = 0
@@ -164,7 +162,7 @@ func (a *adaption) connectCode(code []byte, y symbol, e external) error {
 		a.setSource(code, loadsKernelVariable)
 	}
 	a.order.PutUint32(code[4:], uint32(number))
-	if isLoad {
+	if !isCall {
 		a.order.PutUint32(code[instructionSize+4:], 0)
 	}
 	return nil

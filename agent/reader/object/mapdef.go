@@ -196,8 +196,8 @@ func definedIn(t *btf.Struct) definition {
 const legacySize = 20
 
 func (a *adaption) definedInBytes(s *section, y symbol) definition {
-	content, ok := within(s.data, y.Value, legacySize)
-	if !ok {
+	content, ok := within(s.data, y.Value, y.Size)
+	if !ok || y.Size < legacySize {
 		return definition{undefined: true}
 	}
 	number := func(n int) uint32 { return a.order.Uint32(content[4*n:]) }
@@ -228,7 +228,7 @@ func (a *adaption) refuseMaps() (refused map[int]bool, fitting map[int]definitio
 		}
 		for _, r := range a.relocations(i) {
 			if why := reasons[r.symbol]; why != "" {
-				a.fail(i, r.offset, why)
+				a.refuse(i, r.offset, why)
 			}
 		}
 	}
@@ -275,6 +275,17 @@ func (a *adaption) fitMaps() error {
 		}
 	}
 	return nil
+}
+
+// addSymbol adds a symbol without a name to the table.
+func (a *adaption) addSymbol(y elf.Sym64) {
+	for i := range a.sections {
+		if s := &a.sections[i]; elf.SectionType(s.Type) == elf.SHT_SYMTAB {
+			table, _ := binary.Append(s.data, a.order, y) // fails for no symbol
+			s.change(table)
+			a.symbols = append(a.symbols, symbol{Sym64: y})
+		}
+	}
 }
 
 // setSymbol changes a symbol in the table.

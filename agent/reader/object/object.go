@@ -132,16 +132,17 @@ func read(content []byte) (*file, []byte, *Object, error) {
 	return f, stripped, o, nil
 }
 
-// judge sets what the programs need of a kernel, and which of them can't be loaded because of their maps.
+// judge sets what the programs need of a kernel, and which of them can't be loaded on any.
 func (o *Object) judge(f *file, stripped []byte) {
 	var err error
 	defer malformed(&err) // then the maps can't be read either
-	a := &adaption{file: f, unusable: map[string]string{}}
+	a := &adaption{file: f, unusable: map[string]string{}, dropped: map[place]bool{}}
 	err = a.readTypes(stripped)
 	o.Needs = a.needs(o.Programs)
 	if err == nil {
 		_, _, err = a.refuseMaps()
 	}
+	a.link()
 	for i := range o.Programs {
 		p := &o.Programs[i]
 		p.Unsupported = cmp.Or(p.Unsupported, a.unusable[p.Name])

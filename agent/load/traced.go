@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package load
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf/btf"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// kernelItself is the file with the kernel's types outside of modules. Each module has another file.
+const kernelItself = "vmlinux"
+
+// untraced returns an error if a Load is for programs on entry or exit of functions that the daemon can't find. The daemon
+// of v0.6 looks for them in the kernel's types. dir is the directory with these (/sys/kernel/btf). What can't be read is
+// left to the daemon.
+func untraced(request *gobpfman.LoadRequest, dir string) error {
+	var types *btf.Spec
+	for _, info := range request.GetInfo() {
+		name := cmp.Or(info.GetInfo().GetFentryLoadInfo().GetFnName(), info.GetInfo().GetFexitLoadInfo().GetFnName())
+		if name == "" {
+			continue
+		}
+		if types == nil {
+			if types = readTypes(filepath.Join(dir, kernelItself), nil); types == nil {
+				return nil
+			}
+		}
+		if err := findFunction(name, types, dir); err != nil {
+			return fmt.Errorf("function %s can't be loaded: %w", info.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func findFunction(name string, types *btf.Spec, dir string) error {
+	var found *btf.Func
+	if err := types.TypeByName(name, &found); !errors.Is(err, btf.ErrNotFound) {
+		return nil
+	}
+	modules, _ := os.ReadDir(dir) // the message only lacks the module without it
+	for _, module := range modules {
+		if module.Name() == kernelItself {
+			continue
+		}
+		if split := readTypes(filepath.Join(dir, module.Name()), types); split != nil && split.TypeByName(name, &found) == nil {
+			return fmt.Errorf("the daemon can't attach it to %s, which is in the kernel's module %s: use a kprobe", name, module.Name())
+		}
+	}
+	return fmt.Errorf("this kernel has no function %s, or inlines it: correct func_name, or select other nodes", name)
+}
+
+// readTypes reads types from a file of the kernel's. Those of modules are based on the kernel's own. It returns nil if they
+// can't be read.
+func readTypes(path string, base *btf.Spec) *btf.Spec {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	types, _ := btf.LoadSplitSpecFromReader(file, base)
+	return types
+}
