@@ -4,7 +4,6 @@
 package ui
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -142,7 +141,9 @@ func (s *Server) mapsOf(ctx context.Context, f *facts, reports []v1alpha1.Progra
 			nodes[node] = n
 			return nil
 		})
-		failed = cmp.Or(failed, err) // one says enough
+		if failed == nil { // one says enough
+			failed = err
+		}
 	}
 	return failed
 }

@@ -24,7 +24,9 @@ import (
 // A failing program is loaded as often as the backoff allows, although the watch delivers each write before its
 // response. If it fails for the same reason, it is written and reported once, although the daemon's error differs
 // each time.
-func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) { //nolint:tparallel // the subtests share a node
+//
+//nolint:tparallel // the subtests share a node
+func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
 	t.Parallel()
 	const loads = 6
 	other := 0

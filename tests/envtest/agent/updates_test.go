@@ -294,7 +294,9 @@ func effect(calls []string, before, after state) (string, error) {
 // reloaded if necessary. A reload has no gap, and an Event reports it. At the end, everything is
 // as before. Upstream's fault 14: edits of globals, network namespaces, and TCX were never
 // applied.
-func TestUpstreamFault14EditsOfEachField(t *testing.T) { //nolint:tparallel // the subtests share a node
+//
+//nolint:tparallel // the subtests share a node
+func TestUpstreamFault14EditsOfEachField(t *testing.T) {
 	t.Parallel()
 	n := start(t)
 	n.onTwoPods("updates", "updates-two")
