@@ -274,14 +274,12 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 		return nil, errors.New("bytecode.image.url is empty")
 	case b.Image != nil:
 		location = nil // a file that is found by the image
-	case b.Path != nil && *b.Path == "":
-		return nil, errors.New("bytecode.path is empty")
-	case b.Path != nil && mayBlock(*b.Path):
-		return nil, fmt.Errorf("bytecode path %s is not a regular file: the daemon would never finish reading it", *b.Path)
-	case b.Path != nil && below(*b.Path, bytecode.Dir):
-		return nil, fmt.Errorf("bytecode path %s is in the node's store of images: set bytecode.image instead", *b.Path)
 	case b.Path != nil:
-		location.Location = &gobpfman.BytecodeLocation_File{File: clean(*b.Path)}
+		file, err := bytecodeFile(*b.Path)
+		if err != nil {
+			return nil, err
+		}
+		location.Location = &gobpfman.BytecodeLocation_File{File: file}
 	default:
 		return nil, errors.New("bytecode has neither an image nor a path")
 	}
@@ -310,10 +308,24 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	return request, nil
 }
 
-// mayBlock reports whether a path may lead to a file that has no end, or that blocks readers: devices, kernel file
+// bytecodeFile returns the file of bytecode.path in the form that is checked, and that the daemon gets. In another form, the
+// kernel could find another file: a directory before .. can be a link.
+func bytecodeFile(requested string) (string, error) {
+	file := path.Clean("/" + requested)
+	switch {
+	case requested == "":
+		return "", errors.New("bytecode.path is empty")
+	case mayBlock(file):
+		return "", fmt.Errorf("bytecode path %s is not a regular file: the daemon would never finish reading it", requested)
+	case below(file, bytecode.Dir):
+		return "", fmt.Errorf("bytecode path %s is in the node's store of images: set bytecode.image instead", requested)
+	}
+	return file, nil
+}
+
+// mayBlock reports whether a clean path may lead to a file that has no end, or that blocks readers: devices, kernel file
 // systems, the daemon's socket, and the directory of the container runtime, which has named pipes for each container.
 func mayBlock(file string) bool {
-	file = clean(file)
 	if below(file, "/var/run") {
 		file = strings.TrimPrefix(file, "/var") // it can be a link to /run
 	}
@@ -321,12 +333,7 @@ func mayBlock(file string) bool {
 		func(dir string) bool { return below(file, dir) })
 }
 
-// below reports whether a path is a directory or below it.
+// below reports whether a clean path is a directory or below it.
 func below(file, dir string) bool {
-	file = clean(file)
 	return file == dir || strings.HasPrefix(file, dir+"/")
 }
-
-// clean returns the path of a file in the form that is compared, and that the daemon gets. In another form, the kernel
-// could find another file: a directory before .. can be a link.
-func clean(file string) string { return path.Clean("/" + file) }

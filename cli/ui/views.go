@@ -127,11 +127,11 @@ func (s *Server) mapsOf(ctx context.Context, f *facts, reports []v1alpha1.Progra
 	var failed error
 	for node, ids := range wanted {
 		if known := nodes[node]; known != nil {
-			listed := func(id uint32) bool {
-				return slices.ContainsFunc(known.Status.Maps, func(m v1alpha1.BpfNodeMap) bool { return m.ID == id })
+			missing := func(id uint32) bool {
+				return !slices.ContainsFunc(known.Status.Maps, func(m v1alpha1.BpfNodeMap) bool { return m.ID == id })
 			}
 			i := f.inventory(node)
-			if i == nil || i.Version == known.ResourceVersion || !slices.ContainsFunc(ids, func(id uint32) bool { return !listed(id) }) {
+			if i == nil || i.Version == known.ResourceVersion || !slices.ContainsFunc(ids, missing) {
 				continue
 			}
 		}

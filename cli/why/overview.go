@@ -126,11 +126,7 @@ func (o *Overview) Print(w io.Writer, all bool) error {
 	case len(o.Objects) == 0:
 		out.WriteString("There are no objects of bpfman.\n")
 	case fine[Attached] > 0 || fine[Idle] > 0:
-		objects := "objects"
-		if len(o.Objects) == 1 {
-			objects = "object"
-		}
-		fmt.Fprintf(&out, "As specified: %d of %d %s", fine[Attached]+fine[Idle], len(o.Objects), objects)
+		fmt.Fprintf(&out, "As specified: %d of %s", fine[Attached]+fine[Idle], counted(len(o.Objects), "object"))
 		if fine[Idle] > 0 {
 			fmt.Fprintf(&out, ", of which %d have nothing to attach to", fine[Idle])
 		}
@@ -183,14 +179,19 @@ func Conflicts(node *v1alpha1.BpfNode) map[v1alpha1.BpfNodeOwner][]Conflict {
 
 // StaleMaps describes the maps on a node that only volumes of pods have, if there are any.
 func StaleMaps(node *v1alpha1.BpfNode) []string {
-	maps := "maps"
-	switch node.Status.StaleMapCount {
-	case 0:
+	if node.Status.StaleMapCount == 0 {
 		return nil
-	case 1:
-		maps = "map"
 	}
-	return []string{fmt.Sprintf("on node %s, pods mount %d %s that no program uses anymore. To do: restart the pods that kubectl bpfman maps --node %[1]s lists", node.Name, node.Status.StaleMapCount, maps)}
+	maps := counted(int(node.Status.StaleMapCount), "map")
+	return []string{fmt.Sprintf("on node %s, pods mount %s that no program uses anymore. To do: restart the pods that kubectl bpfman maps --node %[1]s lists", node.Name, maps)}
+}
+
+// counted returns a number of things, such as "1 map" or "2 maps".
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Problems returns the problems of the node components in the ConfigMap, with their solutions.

@@ -23,19 +23,19 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/restarts"
 )
 
-const (
-	// rounds is how often each component is killed. With -short, it is killed once: test-chaos kills them, too.
-	rounds = 3
-	// recovery is the maximum time until a killed component is back. The kubelet
-	// increases the delay for each restart.
-	recovery = 5 * time.Minute
-)
+// recovery is the maximum time until a killed component is back. The kubelet increases the
+// delay for each restart.
+const recovery = 5 * time.Minute
 
 // TestKills kills each component several times, while objects are created, changed, and
 // deleted. The result must be the same as without kills.
 func TestKills(t *testing.T) {
 	requireType(t, "TCX")
 	requireType(t, "Tracepoint")
+	rounds := 3
+	if testing.Short() {
+		rounds = 1 // test-chaos kills them, too
+	}
 	for _, victim := range []string{node.Agent, node.CSI, node.Inspector, node.Operator, node.Daemon} {
 		t.Run(victim, func(t *testing.T) {
 			space := "e2e-kill-" + victim
@@ -47,9 +47,6 @@ func TestKills(t *testing.T) {
 				}},
 				step{"killed at work", func(ctx context.Context, s *testing.T) {
 					for round := range rounds {
-						if round > 0 && testing.Short() {
-							break
-						}
 						work(ctx, s, victim, fmt.Sprintf("e2e-kill-%d", round), space)
 					}
 				}},

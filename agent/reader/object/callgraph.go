@@ -61,6 +61,12 @@ func functionWith(functions []function, instruction place) (index int, found boo
 	return n, n >= 0 && functions[n].section == instruction.section && instruction.offset < functions[n].end
 }
 
+// functionAt returns the index of the function that begins at a place.
+func functionAt(functions []function, at place) (index int, found bool) {
+	n, found := functionWith(functions, at)
+	return n, found && functions[n].place == at
+}
+
 // callGraph has the functions of an object, by place, and who refers to them.
 type callGraph struct {
 	functions []function
@@ -72,8 +78,8 @@ func (f *file) callGraph() *callGraph {
 	g := &callGraph{f.code, make([][]int32, len(f.code)), make([]bool, len(f.code))}
 	for n := range f.code {
 		f.references(&f.code[n], func(_ uint64, to place) {
-			callee, known := functionWith(g.functions, to)
-			if !known || g.functions[callee].place != to {
+			callee, known := functionAt(g.functions, to)
+			if !known {
 				return
 			}
 			callers := g.callers[callee]

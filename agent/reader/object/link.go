@@ -42,15 +42,13 @@ func (a *adaption) link() {
 		}
 	}
 	for n := range a.code {
-		f := &a.code[n]
-		content := a.sections[f.section].data
-		for at := f.offset; at < min(f.end, uint64(len(content))); at += instructionSize {
-			source, isCall := a.call(content[at:])
-			_, relocated := a.target(a.relocations(f.section), at)
-			if to, _ := a.reference(f.section, at); isCall && source == callsFunction && !relocated && !a.begins(to) {
-				a.refuse(f.section, at, "it calls something that isn't the beginning of a function")
+		section := a.code[n].section
+		a.references(&a.code[n], func(at uint64, to place) {
+			_, relocated := a.target(a.relocations(section), at) // then it has been checked above
+			if _, begins := functionAt(a.code, to); !relocated && !begins {
+				a.refuse(section, at, "it calls something that isn't the beginning of a function")
 			}
-		}
+		})
 	}
 	a.linked()
 }
@@ -83,7 +81,8 @@ func (a *adaption) linkable(section int, r relocation) error {
 	case !isLoad && (!isCall || source != callsFunction):
 		return errors.New("the instruction neither calls a function nor loads its address")
 	}
-	if to, _ := a.reference(section, r.offset); !a.begins(to) {
+	to, _ := a.reference(section, r.offset)
+	if _, begins := functionAt(a.code, to); !begins {
 		return errors.New("it refers to something that isn't the beginning of a function")
 	}
 	return nil
@@ -107,7 +106,7 @@ func (a *adaption) linked() {
 	callees := make([][]int, len(a.code))
 	for n := range a.code {
 		a.references(&a.code[n], func(at uint64, to place) {
-			if callee, _ := functionWith(a.code, to); a.begins(to) && !a.dropped[place{a.code[n].section, at}] {
+			if callee, begins := functionAt(a.code, to); begins && !a.dropped[place{a.code[n].section, at}] {
 				callees[n] = append(callees[n], callee)
 			}
 		})
@@ -137,12 +136,6 @@ func (a *adaption) linked() {
 			}
 		}
 	}
-}
-
-// begins reports whether a function begins at a place.
-func (f *file) begins(at place) bool {
-	n, found := functionWith(f.code, at)
-	return found && f.code[n].place == at
 }
 
 // refuse marks the programs that contain an instruction, as fail does, and has the loader ignore what it refers to.
