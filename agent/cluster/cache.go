@@ -6,6 +6,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -189,7 +190,8 @@ func trimNode(o any) (any, error) {
 // trimPod only keeps the fields of a pod that the agent reads.
 func trimPod(o any) (any, error) {
 	if p, ok := o.(*corev1.Pod); ok {
-		p.ManagedFields, p.Annotations, p.OwnerReferences = nil, nil, nil
+		p.ManagedFields, p.OwnerReferences = nil, nil
+		maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return key != corev1.MirrorPodAnnotationKey })
 		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, HostPID: p.Spec.HostPID}
 		p.Status = corev1.PodStatus{
 			Phase:                      p.Status.Phase,

@@ -71,7 +71,8 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 		if isKnown {
 			known[c.GetId()] = of
 		}
-		pod, ok := living[c.GetLabels()[cri.PodUIDLabel]]
+		labels := c.GetLabels()
+		pod, ok := living[podKey{labels[cri.PodNamespaceLabel], labels[cri.PodNameLabel], labels[cri.PodUIDLabel]}]
 		if !ok || !sandboxes[c.GetPodSandboxId()] || c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED {
 			continue
 		}
@@ -95,7 +96,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 			HostPID:     pod.Spec.HostPID,
 			Sandbox:     c.GetPodSandboxId(),
 			NetNS:       of.netns,
-			Name:        c.GetLabels()[cri.ContainerNameLabel],
+			Name:        labels[cri.ContainerNameLabel],
 			ID:          c.GetId(),
 			PID:         of.pid,
 		})
@@ -104,16 +105,28 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 	return out, nil
 }
 
-// living returns the pods by UID. It leaves out pods that have ended, because
-// their sandboxes are about to be removed.
-func living(pods []corev1.Pod) map[string]*corev1.Pod {
-	byUID := make(map[string]*corev1.Pod, len(pods))
+// podKey identifies a pod as the labels of its containers do. The UID alone isn't
+// enough: users can create a pod with [corev1.MirrorPodAnnotationKey] and the UID of
+// another namespace's pod.
+type podKey struct{ namespace, name, uid string }
+
+// living returns the pods by the keys of their containers. It leaves out pods that
+// have ended, because their sandboxes are about to be removed.
+func living(pods []corev1.Pod) map[podKey]*corev1.Pod {
+	byKey := make(map[podKey]*corev1.Pod, len(pods))
 	for i := range pods {
-		if phase := pods[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
-			byUID[string(pods[i].UID)] = &pods[i]
+		pod := &pods[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
 		}
+		uid := string(pod.UID)
+		// A static pod has a UID from the kubelet, and its mirror pod another one.
+		if static, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+			uid = static
+		}
+		byKey[podKey{pod.Namespace, pod.Name, uid}] = pod
 	}
-	return byUID
+	return byKey
 }
 
 // list lists all containers, and the sandboxes that are ready.

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -26,8 +27,9 @@ import (
 
 // container is a container of the runtime. Its verbose status has containerd's format.
 type container struct {
-	podUID, name, id string
-	pid              int
+	// pod is its pod's name, by default podUID without "uid-".
+	podUID, pod, name, id string
+	pid                   int
 	// ended is the state in the list. If set, state is the state in the status.
 	ended bool
 	state runtimeapi.ContainerState
@@ -69,7 +71,10 @@ func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainers
 	for _, c := range r.containers {
 		listed := &runtimeapi.Container{
 			Id: c.id, State: runtimeapi.ContainerState_CONTAINER_RUNNING, PodSandboxId: "s-" + c.podUID,
-			Labels: map[string]string{"io.kubernetes.pod.uid": c.podUID, "io.kubernetes.container.name": c.name},
+			Labels: map[string]string{
+				"io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.name": cmp.Or(c.pod, strings.TrimPrefix(c.podUID, "uid-")),
+				"io.kubernetes.pod.uid": c.podUID, "io.kubernetes.container.name": c.name,
+			},
 		}
 		if c.ended {
 			listed.State = runtimeapi.ContainerState_CONTAINER_EXITED
@@ -177,7 +182,7 @@ func TestContainers(t *testing.T) {
 		},
 		"other pods'": {
 			// An earlier pod with the same name, and a container that the kubelet didn't create.
-			containers: []container{{podUID: "uid-a-before", name: "app", id: "1", pid: 11}, {id: "2", pid: 12}},
+			containers: []container{{podUID: "uid-a-before", pod: "a", name: "app", id: "1", pid: 11}, {id: "2", pid: 12}},
 		},
 		"none": {},
 		"ended and gone since listed": {
@@ -220,6 +225,34 @@ func TestContainers(t *testing.T) {
 				t.Errorf("got %q, %v, want %q, %s", found(got), err, c.want, c.err)
 			}
 		})
+	}
+}
+
+// The kubelet runs a static pod under a UID that only an annotation of its mirror pod
+// has. A user can write that annotation, so it must not give access to the pods of
+// others.
+func TestStaticPods(t *testing.T) {
+	run := t.TempDir()
+	server := &fakeRuntime{}
+	server.set(container{podUID: "5e1f", pod: "a", name: "app", id: "1", pid: 11})
+	server.serve(t, run, "containerd/containerd.sock")
+	mirror := func(namespace, name, uid string) corev1.Pod {
+		p := pod(name, "uid-of-the-mirror-pod")
+		p.Namespace, p.Annotations = namespace, map[string]string{corev1.MirrorPodAnnotationKey: uid}
+		return p
+	}
+	for _, c := range []struct {
+		pod  corev1.Pod
+		want string
+	}{
+		{mirror("ns", "a", "5e1f"), "ns/a/app:11"},
+		{mirror("ns", "a", "before"), ""},
+		{mirror("ns", "b", "5e1f"), ""},
+		{mirror("tenant", "a", "5e1f"), ""},
+	} {
+		if got, err := (&Runtime{Run: run}).Containers(t.Context(), []corev1.Pod{c.pod}); err != nil || found(got) != c.want {
+			t.Errorf("%s/%s of %v: got %q, %v, want %q", c.pod.Namespace, c.pod.Name, c.pod.Annotations, found(got), err, c.want)
+		}
 	}
 }
 

@@ -7,8 +7,10 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -307,6 +309,97 @@ func TestContainers(t *testing.T) {
 			}
 		}},
 	)
+}
+
+// TestStaticPod attaches in a pod that the kubelet runs from a file. The pod's mirror in
+// the API server has a UID that its containers don't have.
+func TestStaticPod(t *testing.T) {
+	requireType(t, "TCX")
+	requireType(t, node.ContainerUprobe)
+	const space = "e2e-static"
+	on := under.nodes()[0]
+	dir := staticPodPath(t, on)
+	meta := metav1.ObjectMeta{Name: "static", Namespace: space}
+	network := tcxNsInfo()
+	network.InterfaceSelector.Interfaces = &[]string{"lo"}
+	inNetworks := &v1alpha1.TcxNsProgram{ObjectMeta: meta, Spec: v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: network, BpfAppCommon: of("go-tcx-counter")}}
+	inContainers := &v1alpha1.UprobeNsProgram{ObjectMeta: meta, Spec: v1alpha1.UprobeNsProgramSpec{UprobeNsProgramInfo: uprobeNsInfo("uprobe_counter"), BpfAppCommon: of("go-uprobe-counter")}}
+	static := selectedPod(space, "static", "target")
+	static.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	name := static.Name + "-" + on // the kubelet appends the node's name
+	feature(t,
+		step{"it starts", func(ctx context.Context, s *testing.T) {
+			namespace(ctx, t, space)
+			create(ctx, t, inNetworks)
+			create(ctx, t, inContainers)
+			writeOnNode(ctx, t, on, space, filepath.Join(dir, "bpfman-e2e.json"), static)
+			awaitLinks(ctx, s, inNetworks, "lo ingress in pod "+space+"/"+name)
+			awaitLinks(ctx, s, inContainers, userFunction+" in "+userTarget+" of container "+space+"/"+name+"/target")
+			awaitSuccess(ctx, s, inNetworks)
+			awaitSuccess(ctx, s, inContainers)
+		}},
+		step{"it ends", func(ctx context.Context, s *testing.T) {
+			removeOnNode(ctx, s, on, filepath.Join(dir, "bpfman-e2e.json"))
+			awaitLinks(ctx, s, inNetworks)
+			awaitLinks(ctx, s, inContainers)
+		}},
+	)
+}
+
+// staticPodPath returns the directory of the files with the node's static pods. It skips the
+// test if the kubelet has none.
+func staticPodPath(t *testing.T, nodeName string) string {
+	t.Helper()
+	text, err := under.clientset.CoreV1().RESTClient().Get().Resource("nodes").Name(nodeName).SubResource("proxy").Suffix("configz").DoRaw(t.Context())
+	if err != nil {
+		t.Fatalf("get the configuration of the kubelet on %s: %v", nodeName, err)
+	}
+	var config struct {
+		Kubelet struct{ StaticPodPath string } `json:"kubeletconfig"`
+	}
+	if err := json.Unmarshal(text, &config); err != nil {
+		t.Fatalf("decode the configuration of the kubelet on %s: %v", nodeName, err)
+	}
+	if config.Kubelet.StaticPodPath == "" {
+		t.Skip("the kubelet has no directory for static pods")
+	}
+	return config.Kubelet.StaticPodPath
+}
+
+// writeOnNode writes the object to a file of the node, and removes the file when the test ends.
+func writeOnNode(ctx context.Context, t *testing.T, nodeName, space, file string, object any) {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "writer", Namespace: space},
+		Spec: corev1.PodSpec{
+			NodeName:      nodeName,
+			RestartPolicy: corev1.RestartPolicyNever,
+			Volumes:       []corev1.Volume{{Name: "directory", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: filepath.Dir(file)}}}},
+			Containers: []corev1.Container{{
+				Name: "writer", Image: busybox, Env: []corev1.EnvVar{{Name: "TEXT", Value: string(text)}},
+				Command:      []string{"sh", "-c", `echo "$TEXT" > /directory/.new && mv /directory/.new "/directory/` + filepath.Base(file) + `"`},
+				VolumeMounts: []corev1.VolumeMount{{Name: "directory", MountPath: "/directory"}},
+			}},
+		},
+	}
+	t.Cleanup(func() { removeOnNode(context.WithoutCancel(ctx), t, nodeName, file) })
+	create(ctx, t, writer)
+	await(ctx, t, "the file is written", func(ctx context.Context) (bool, string) {
+		err := under.Get(ctx, client.ObjectKeyFromObject(writer), writer)
+		return writer.Status.Phase == corev1.PodSucceeded, fmt.Sprint(writer.Status, err)
+	})
+}
+
+// removeOnNode removes a file of the node, if it exists.
+func removeOnNode(ctx context.Context, t *testing.T, nodeName, file string) {
+	t.Helper()
+	if _, err := ask[any](ctx, nodeName, "remove", "kubelet", file); err != nil && !strings.Contains(err.Error(), "no such file") {
+		t.Error(err)
+	}
 }
 
 // awaitLinks waits until the object is attached at exactly these points, on any nodes, and

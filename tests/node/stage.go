@@ -88,9 +88,11 @@ func read(ctx context.Context, image string, object *os.File) (answer reader.Ans
 	command.Dir = "/"
 	command.Env = strings.Split(strings.Trim(string(environment), "\x00"), "\x00")
 	command.Stdin, command.ExtraFiles = bytes.NewReader(request), []*os.File{object}
+	var words bytes.Buffer
+	command.Stderr = &words
 	out, err := command.Output()
 	if err != nil {
-		return answer, fmt.Errorf("run %s: %w", reader.Command, err)
+		return answer, fmt.Errorf("run %s: %w: %s", reader.Command, err, &words)
 	}
 	if err := json.Unmarshal(out, &answer); err != nil {
 		return answer, fmt.Errorf("read the answer of %s: %w", reader.Command, err)

@@ -21,7 +21,7 @@ var templates embed.FS
 const SandboxImage = "quay.io/bpfman/pause:latest"
 
 // directories are the directories to create in the state directory.
-var directories = []string{"pki", "etc", "logs", "logs/pods", "etcd", "containerd", "kubelet", "bpfman", "registry", "images", "mnt", "stopped"}
+var directories = []string{"pki", "etc", "logs", "logs/pods", "etcd", "containerd", "kubelet", "manifests", "bpfman", "registry", "images", "mnt", "stopped"}
 
 // Write creates the node's state directory, with everything that its components read when they
 // start. Nodes other than the first copy its credentials from first, which is its state
