@@ -177,7 +177,7 @@ func Labels(file []byte) (map[string]string, error) {
 		programs[p.Name] = p.Type
 	}
 	for _, m := range content.Maps {
-		declared[m.Name] = m.Type
+		declared[m.Name] = labelType(m)
 	}
 	labels := map[string]string{}
 	for label, types := range map[string]map[string]string{ProgramsLabel: programs, MapsLabel: declared} {
@@ -189,6 +189,9 @@ func Labels(file []byte) (map[string]string, error) {
 	}
 	return labels, nil
 }
+
+// labelType returns the type of a map with bpfman's name, such as per_cpu_array for the kernel's percpu_array.
+func labelType(m object.Map) string { return strings.Replace(m.Type, "percpu", "per_cpu", 1) }
 
 // described reads an object, including its maps.
 func described(file []byte) (*object.Object, error) {

@@ -271,6 +271,20 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// The label has the names of bpfman's MapType, which aren't all the kernel's.
+func TestLabels(t *testing.T) {
+	labels, err := Labels(file(t, "../../bin/bytecode/map_types.o", "").Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"array_map":"array","hash_map":"hash","hash_without_btf":"hash","lpm_trie_map":"lpm_trie","lru_hash_map":"lru_hash",` +
+		`"lru_percpu_map":"lru_per_cpu_hash","percpu_array_map":"per_cpu_array","percpu_hash_map":"per_cpu_hash","perf_event_map":"perf_event_array",` +
+		`"queue_map":"queue","ring_buffer":"ringbuf","stack_map":"stack"}`
+	if labels[MapsLabel] != want || labels[ProgramsLabel] != `{"map_types":"tracepoint"}` {
+		t.Errorf("labels %q, want %s", labels, want)
+	}
+}
+
 func TestReadRefuses(t *testing.T) {
 	zipped := func(content []byte) []byte {
 		var b bytes.Buffer
