@@ -151,21 +151,9 @@ func askedBy(ctx context.Context, from client.Reader) func(v1alpha1.BpfNodeOwner
 	return func(owner v1alpha1.BpfNodeOwner, function string) inventory.Settings {
 		object, known := read[owner]
 		if !known {
-			object = get(ctx, from, owner)
+			object, _ = cluster.Get(ctx, from, owner) // nil after an error
 			read[owner] = object
 		}
 		return inventory.SettingsOf(object, function)
 	}
-}
-
-func get(ctx context.Context, from client.Reader, owner v1alpha1.BpfNodeOwner) v1alpha1.UserObject {
-	kind, err := cluster.KindOf(v1alpha1.UserKinds, owner.Kind)
-	if err != nil {
-		return nil
-	}
-	object := kind.New()
-	if err := from.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}, object); err != nil {
-		return nil
-	}
-	return object
 }

@@ -66,7 +66,7 @@ func (o uiOptions) run(ctx context.Context, connect cluster.Connect, streams gen
 	server := ui.Server{
 		Cluster: c, Version: version.Version,
 		Explain: func(ctx context.Context, owner v1alpha1.BpfNodeOwner, conflicts []why.Conflict) (why.Facts, why.Page, error) {
-			return o.explain(ctx, *c, owner, conflicts)
+			return o.explain(ctx, c, owner, conflicts)
 		},
 		Revisions: func(ctx context.Context, object v1alpha1.UserObject) ([]view.Revision, error) {
 			return o.revisions(ctx, c, object)
@@ -95,18 +95,12 @@ func (o uiOptions) run(ctx context.Context, connect cluster.Connect, streams gen
 	})
 }
 
-// explain explains an object. It gets a copy of the cluster, to use the object's namespace.
-func (o uiOptions) explain(ctx context.Context, c cluster.Cluster, owner v1alpha1.BpfNodeOwner, conflicts []why.Conflict) (why.Facts, why.Page, error) {
-	kind, err := cluster.KindOf(v1alpha1.UserKinds, owner.Kind)
-	if err != nil {
-		return why.Facts{}, why.Page{}, err
-	}
-	c.Namespace = owner.Namespace
-	facts, err := o.why.gather(ctx, &c, cluster.Named[v1alpha1.UserObject]{Kind: kind, Name: owner.Name},
-		func(_ context.Context, _ *cluster.Cluster, facts *why.Facts) error {
-			facts.Conflicts = conflicts
-			return nil
-		})
+// explain explains an object.
+func (o uiOptions) explain(ctx context.Context, c *cluster.Cluster, owner v1alpha1.BpfNodeOwner, conflicts []why.Conflict) (why.Facts, why.Page, error) {
+	facts, err := o.why.gather(ctx, c, owner, func(_ context.Context, _ *cluster.Cluster, facts *why.Facts) error {
+		facts.Conflicts = conflicts
+		return nil
+	})
 	if err != nil {
 		return why.Facts{}, why.Page{}, err
 	}
