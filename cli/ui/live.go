@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
@@ -47,12 +46,16 @@ func (s *Server) usage(ctx context.Context, r *http.Request, send func(any) erro
 	if err != nil {
 		return err
 	}
-	m := &measurement{
-		key: s.keyOf(node), of: found.Count(), last: map[string]live.Usage{}, send: send, failed: map[string]error{}, asked: len(asked),
-	}
+	m := &measurement{key: s.keyOf(node), of: found.Count(), asked: len(asked), send: send}
+	rounds := inspectors.Rounds[live.Usage]{Asked: len(asked), Show: m.show}
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
-		err := inspectors.Ask(ctx, i, func(u live.Usage) error { return m.take(i.Node, u) }, live.CommandTop, "--interval", interval.String())
-		return m.left(i.Node, cmp.Or(err, fmt.Errorf("node %s: %w", i.Node, errEnded)))
+		err := inspectors.Ask(ctx, i, func(u live.Usage) error {
+			if u.Elapsed <= 0 {
+				return nil // the first answer only confirms the start
+			}
+			return rounds.Answered(i.Node, u)
+		}, live.CommandTop, "--interval", interval.String())
+		return rounds.Ended(i.Node, cmp.Or(err, fmt.Errorf("node %s: %w", i.Node, errEnded)))
 	})
 }
 
@@ -77,49 +80,24 @@ func (s *Server) keyOf(node string) func(node string) func(id uint32) string {
 	}
 }
 
-// measurement collects the answers of inspectors.
+// measurement sends what programs used in each round.
 type measurement struct {
-	key  func(node string) func(uint32) string
-	of   int
-	send func(any) error
-
-	mu     sync.Mutex
-	asked  int
-	last   map[string]live.Usage // the answers since the last view
-	failed map[string]error
+	key       func(node string) func(uint32) string
+	of, asked int
+	send      func(any) error
 }
 
-func (m *measurement) take(node string, u live.Usage) error {
-	if u.Elapsed <= 0 {
-		return nil // the first answer only confirms the start
+// show sends the answers of the nodes. If no inspector answers any more, it returns the error of one.
+func (m *measurement) show(answers map[string]live.Usage, failed map[string]error) error {
+	v := view.Usage{Nodes: len(answers), Of: m.of, Programs: map[string]view.Used{}}
+	if nodes := slices.Sorted(maps.Keys(failed)); len(nodes) > 0 {
+		err := failed[nodes[0]]
+		if len(answers) == 0 {
+			return err
+		}
+		v.Problem = fmt.Sprintf("%d of %d nodes don't answer; %v", len(failed), m.asked, err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.last[node] = u
-	if len(m.last)+len(m.failed) < m.asked {
-		return nil
-	}
-	return m.show()
-}
-
-// left handles an inspector that no longer answers. It returns the error if there are no others.
-func (m *measurement) left(node string, err error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.failed[node] = err
-	if len(m.failed) == m.asked {
-		return err
-	}
-	return nil
-}
-
-func (m *measurement) show() error {
-	v := view.Usage{Nodes: len(m.last), Of: m.of, Programs: map[string]view.Used{}}
-	for _, node := range slices.Sorted(maps.Keys(m.failed)) {
-		v.Problem = fmt.Sprintf("%d of %d nodes don't answer; %v", len(m.failed), m.asked, m.failed[node])
-		break
-	}
-	for node, u := range m.last {
+	for node, u := range answers {
 		key := m.key(node)
 		for _, p := range u.Programs {
 			k := key(p.ID)
@@ -137,7 +115,6 @@ func (m *measurement) show() error {
 			v.Programs[k] = sum
 		}
 	}
-	clear(m.last)
 	return m.send(v)
 }
 

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -136,14 +135,23 @@ func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	if err != nil {
 		return err
 	}
-	show := newDumps(o, streams, len(asked))
-	err = inspectors.Each(asked, func(i inspectors.Inspector) error {
-		return inspectors.Ask(ctx, i, show.taker(i.Node), o.question(asks[i.Node])...)
+	screen := newScreen(streams.Out)
+	rounds := inspectors.Rounds[dump]{Asked: len(asked), Show: func(dumps map[string]dump, _ map[string]error) error {
+		if len(dumps) == 0 {
+			return nil
+		}
+		if o.watch {
+			if err := screen.next(); err != nil {
+				return err
+			}
+		}
+		return o.print(streams, dumps)
+	}}
+	return inspectors.Each(asked, func(i inspectors.Inspector) error {
+		take := taker(i.Node, func(d dump) error { return rounds.Answered(i.Node, d) })
+		err := inspectors.Ask(ctx, i, take, o.question(asks[i.Node])...)
+		return errors.Join(err, rounds.Ended(i.Node, err))
 	})
-	if o.watch {
-		return err
-	}
-	return errors.Join(err, show.flush())
 }
 
 // question returns the command for an inspector, about the map of --map-id or the one that the arguments specify.
@@ -201,25 +209,14 @@ func sectionOf(reports []v1alpha1.ProgramObject, name string) map[string][]strin
 	return asks
 }
 
-// dumps collects the answers of inspectors, and prints them: once at the end, or, with --watch, each time that all
-// inspectors have answered.
-type dumps struct {
-	options dumpOptions
-	streams genericiooptions.IOStreams
-	screen  screen
-	nodes   int
-
-	mu      sync.Mutex
-	entries map[string][]dumped // by node
-	partial map[string]live.End
+// dump is the content of a map on a node.
+type dump struct {
+	entries []dumped
+	end     live.End
 }
 
-func newDumps(o dumpOptions, streams genericiooptions.IOStreams, nodes int) *dumps {
-	return &dumps{options: o, streams: streams, screen: newScreen(streams.Out), nodes: nodes, entries: map[string][]dumped{}, partial: map[string]live.End{}}
-}
-
-// taker returns a function that handles the answers of a node.
-func (d *dumps) taker(node string) func(live.DumpLine) error {
+// taker returns a function that puts the lines of a node's inspector together, and calls take with each whole dump.
+func taker(node string, take func(dump) error) func(live.DumpLine) error {
 	var of live.Map
 	var entries []dumped
 	return func(line live.DumpLine) error {
@@ -229,61 +226,30 @@ func (d *dumps) taker(node string) func(live.DumpLine) error {
 		case line.Entry != nil:
 			entries = append(entries, dumped{node, of.Name, of.ID, line.Entry.Key, line.Entry.Value, line.Entry.PerCPU, line.Entry.Variable})
 		case line.End != nil:
-			return d.took(node, entries, *line.End)
+			return take(dump{entries, *line.End})
 		}
 		return nil
 	}
 }
 
-func (d *dumps) took(node string, entries []dumped, end live.End) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.entries[node], d.partial[node] = entries, end
-	if !d.options.watch || len(d.entries) < d.nodes {
-		return nil
-	}
-	if err := d.screen.next(); err != nil {
-		return err
-	}
-	err := d.print()
-	clear(d.entries)
-	return err
-}
-
-// flush prints the collected entries.
-func (d *dumps) flush() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.entries) == 0 {
-		return nil // all of them failed
-	}
-	return d.print()
-}
-
-func (d *dumps) print() error {
+// print prints the dumps of all nodes.
+func (o dumpOptions) print(streams genericiooptions.IOStreams, byNode map[string]dump) error {
 	var all []dumped
-	for _, node := range slices.Sorted(maps.Keys(d.entries)) {
-		all = append(all, d.entries[node]...)
+	var remarks []string
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		d := byNode[node]
+		all = append(all, d.entries...)
+		switch {
+		case d.end.Truncated:
+			remarks = append(remarks, fmt.Sprintf("Node %s has more than %d entries: --limit 0 shows all.", node, d.end.Entries))
+		case d.end.Changed:
+			remarks = append(remarks, fmt.Sprintf("Node %s: the map changed while it was read; entries may be missing.", node))
+		case len(d.entries) == 0:
+			remarks = append(remarks, fmt.Sprintf("Node %s: the map has no entries.", node))
+		}
 	}
-	if err := dumpTable.Print(d.streams.Out, d.options.format, all); err != nil {
+	if err := dumpTable.Print(streams.Out, o.format, all); err != nil {
 		return err
 	}
-	for _, node := range slices.Sorted(maps.Keys(d.partial)) {
-		end := d.partial[node]
-		var remark string
-		switch {
-		case end.Truncated:
-			remark = fmt.Sprintf("Node %s has more than %d entries: --limit 0 shows all.", node, end.Entries)
-		case end.Changed:
-			remark = fmt.Sprintf("Node %s: the map changed while it was read; entries may be missing.", node)
-		case len(d.entries[node]) == 0:
-			remark = fmt.Sprintf("Node %s: the map has no entries.", node)
-		default:
-			continue
-		}
-		if _, err := fmt.Fprintln(d.streams.ErrOut, remark); err != nil {
-			return fmt.Errorf("print: %w", err)
-		}
-	}
-	return nil
+	return remark(streams.ErrOut, remarks)
 }
