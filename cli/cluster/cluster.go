@@ -80,7 +80,7 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 		if err != nil {
 			return nil, fmt.Errorf("create client: %w", err)
 		}
-		api, err := restclient.ForScheme(requests, nil, v1alpha1.SchemeGroupVersion, scheme)
+		api, err := restclient.ForScheme(requests, v1alpha1.SchemeGroupVersion, scheme)
 		if err != nil {
 			return nil, err
 		}

@@ -170,7 +170,7 @@ const farewell = 3 * time.Second
 
 func (i Inspector) executor(arguments []string) (remotecommand.Executor, error) {
 	config := i.from.config
-	requests, err := restclient.ForScheme(config, nil, corev1.SchemeGroupVersion, scheme.Scheme)
+	requests, err := restclient.ForScheme(config, corev1.SchemeGroupVersion, scheme.Scheme)
 	if err != nil {
 		return nil, err
 	}

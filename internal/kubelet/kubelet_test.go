@@ -12,11 +12,11 @@ func TestPodOf(t *testing.T) {
 		"/var/lib/kubelet/pods/" + static + "/volumes/kubernetes.io~csi/maps/mount/counts": static,
 		"/var/lib/kubelet/pods/" + uid + "/volume-subpaths/maps/reader/0/counts":           uid,
 		"/data/pods/kubelet/pods/" + uid + "/volumes/x/counts":                             uid,
-		"/sys/fs/bpf/pods/counts":                              "",
-		"/sys/fs/bpf/pods/" + uid + "/counts":                  "",
-		"/var/lib/kubelet/pods/" + uid + "/etc-hosts":          "",
-		"/var/lib/kubelet/pods//volumes/x/counts":              "",
-		"/run/bpfman/fs/maps/7/counts":                         "",
+		"/sys/fs/bpf/pods/counts":                     "",
+		"/sys/fs/bpf/pods/" + uid + "/counts":         "",
+		"/var/lib/kubelet/pods/" + uid + "/etc-hosts": "",
+		"/var/lib/kubelet/pods//volumes/x/counts":     "",
+		"/run/bpfman/fs/maps/7/counts":                "",
 	} {
 		if got := PodOf(path); got != want {
 			t.Errorf("%s belongs to %q, want %q", path, got, want)

@@ -76,7 +76,7 @@ func New(known *kinds.Kinds) cache.NewCacheFunc {
 }
 
 func newCache(known *kinds.Kinds, config *rest.Config, options cache.Options) (cache.Cache, error) {
-	api, err := kinds.NewClient(config, options.HTTPClient, options.Scheme)
+	api, err := kinds.NewClient(config, options.Scheme)
 	if err != nil {
 		return nil, err
 	}

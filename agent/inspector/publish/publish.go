@@ -58,7 +58,7 @@ type Publisher struct {
 
 // New returns a publisher for the BpfNode of a node.
 func New(config *rest.Config, node string, pace Pace, log *slog.Logger) (*Publisher, error) {
-	client, err := restclient.New(config, nil, v1alpha1.SchemeGroupVersion, v1alpha1.Install)
+	client, err := restclient.New(config, v1alpha1.SchemeGroupVersion, v1alpha1.Install)
 	if err != nil {
 		return nil, err
 	}
