@@ -49,12 +49,7 @@ func (s *Server) usage(ctx context.Context, r *http.Request, send func(any) erro
 	m := &measurement{key: s.keyOf(node), of: found.Count(), asked: len(asked), send: send}
 	rounds := inspectors.Rounds[live.Usage]{Asked: len(asked), Show: m.show}
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
-		err := inspectors.Ask(ctx, i, func(u live.Usage) error {
-			if u.Elapsed <= 0 {
-				return nil // the first answer only confirms the start
-			}
-			return rounds.Answered(i.Node, u)
-		}, live.CommandTop, "--interval", interval.String())
+		err := inspectors.AskUsage(ctx, i, interval, func(u live.Usage) error { return rounds.Answered(i.Node, u) })
 		return rounds.Ended(i.Node, cmp.Or(err, fmt.Errorf("node %s: %w", i.Node, errEnded)))
 	})
 }
@@ -129,23 +124,11 @@ func (s *Server) dump(ctx context.Context, r *http.Request, send func(any) error
 	if err != nil {
 		return err
 	}
-	question := []string{live.CommandDump, "--limit", strconv.Itoa(maxEntries), "--every", interval.String()}
+	which := []string{"--pin", q.Get("pin")}
 	if id := q.Get("id"); id != "" {
-		question = append(question, "--map", id)
-	} else {
-		question = append(question, "--pin", q.Get("pin"))
+		which = []string{"--map", id}
 	}
-	v := view.Dump{Node: q.Get("node"), Entries: []live.Entry{}}
-	return inspectors.Ask(ctx, asked[0], func(line live.DumpLine) error {
-		switch {
-		case line.Map != nil:
-			v.Map, v.Entries = line.Map, []live.Entry{}
-		case line.Entry != nil:
-			v.Entries = append(v.Entries, *line.Entry)
-		case line.End != nil:
-			v.End, v.At = *line.End, time.Now()
-			return send(v)
-		}
-		return nil
-	}, question...)
+	return inspectors.AskDump(ctx, asked[0], maxEntries, interval, func(d inspectors.Dump) error {
+		return send(view.Dump{Node: asked[0].Node, Map: &d.Map, Entries: d.Entries, End: d.End, At: time.Now()})
+	}, which...)
 }

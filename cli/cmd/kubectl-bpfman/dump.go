@@ -136,7 +136,11 @@ func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams g
 		return err
 	}
 	screen := newScreen(streams.Out)
-	rounds := inspectors.Rounds[dump]{Asked: len(asked), Show: func(dumps map[string]dump, _ map[string]error) error {
+	every := o.interval
+	if !o.watch {
+		every = 0
+	}
+	rounds := inspectors.Rounds[inspectors.Dump]{Asked: len(asked), Show: func(dumps map[string]inspectors.Dump, _ map[string]error) error {
 		if len(dumps) == 0 {
 			return nil
 		}
@@ -148,22 +152,13 @@ func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams g
 		return o.print(streams, dumps)
 	}}
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
-		take := taker(i.Node, func(d dump) error { return rounds.Answered(i.Node, d) })
-		err := inspectors.Ask(ctx, i, take, o.question(asks[i.Node])...)
+		which := asks[i.Node]
+		if o.id != 0 {
+			which = []string{"--map", number(o.id)}
+		}
+		err := inspectors.AskDump(ctx, i, o.limit, every, func(d inspectors.Dump) error { return rounds.Answered(i.Node, d) }, which...)
 		return errors.Join(err, rounds.Ended(i.Node, err))
 	})
-}
-
-// question returns the command for an inspector, about the map of --map-id or the one that the arguments specify.
-func (o dumpOptions) question(which []string) []string {
-	question := []string{live.CommandDump, "--limit", strconv.Itoa(o.limit)}
-	if o.watch {
-		question = append(question, "--every", o.interval.String())
-	}
-	if o.id != 0 {
-		which = []string{"--map", strconv.FormatUint(uint64(o.id), 10)}
-	}
-	return append(question, which...)
 }
 
 // ofObject returns the arguments that specify an object's map, by node.
@@ -209,42 +204,21 @@ func sectionOf(reports []v1alpha1.ProgramObject, name string) map[string][]strin
 	return asks
 }
 
-// dump is the content of a map on a node.
-type dump struct {
-	entries []dumped
-	end     live.End
-}
-
-// taker returns a function that puts the lines of a node's inspector together, and calls take with each whole dump.
-func taker(node string, take func(dump) error) func(live.DumpLine) error {
-	var of live.Map
-	var entries []dumped
-	return func(line live.DumpLine) error {
-		switch {
-		case line.Map != nil:
-			of, entries = *line.Map, nil
-		case line.Entry != nil:
-			entries = append(entries, dumped{node, of.Name, of.ID, line.Entry.Key, line.Entry.Value, line.Entry.PerCPU, line.Entry.Variable})
-		case line.End != nil:
-			return take(dump{entries, *line.End})
-		}
-		return nil
-	}
-}
-
 // print prints the dumps of all nodes.
-func (o dumpOptions) print(streams genericiooptions.IOStreams, byNode map[string]dump) error {
+func (o dumpOptions) print(streams genericiooptions.IOStreams, byNode map[string]inspectors.Dump) error {
 	var all []dumped
 	var remarks []string
 	for _, node := range slices.Sorted(maps.Keys(byNode)) {
 		d := byNode[node]
-		all = append(all, d.entries...)
+		for _, e := range d.Entries {
+			all = append(all, dumped{node, d.Map.Name, d.Map.ID, e.Key, e.Value, e.PerCPU, e.Variable})
+		}
 		switch {
-		case d.end.Truncated:
-			remarks = append(remarks, fmt.Sprintf("Node %s has more than %d entries: --limit 0 shows all.", node, d.end.Entries))
-		case d.end.Changed:
+		case d.End.Truncated:
+			remarks = append(remarks, fmt.Sprintf("Node %s has more than %d entries: --limit 0 shows all.", node, d.End.Entries))
+		case d.End.Changed:
 			remarks = append(remarks, fmt.Sprintf("Node %s: the map changed while it was read; entries may be missing.", node))
-		case len(d.entries) == 0:
+		case len(d.Entries) == 0:
 			remarks = append(remarks, fmt.Sprintf("Node %s: the map has no entries.", node))
 		}
 	}

@@ -143,12 +143,9 @@ func (o topOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	}
 	rounds := inspectors.Rounds[[]usage]{Asked: len(asked), Show: t.show}
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
-		err := inspectors.Ask(ctx, i, func(u live.Usage) error {
-			if u.Elapsed <= 0 {
-				return nil // the first answer only confirms the start
-			}
+		err := inspectors.AskUsage(ctx, i, o.interval, func(u live.Usage) error {
 			return rounds.Answered(i.Node, usages(i.Node, u, only))
-		}, live.CommandTop, "--interval", o.interval.String())
+		})
 		return errors.Join(err, rounds.Ended(i.Node, err))
 	})
 }
