@@ -31,7 +31,7 @@ const (
 
 // usage sends what the programs of a node use, or those of some nodes of the cluster.
 func (s *Server) usage(ctx context.Context, r *http.Request, send func(any) error) error {
-	found, err := s.Inspectors(ctx)
+	found, err := inspectors.Find(ctx, s.Cluster, s.Components)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (m *measurement) show(answers map[string]live.Usage, failed map[string]erro
 // dump sends the content of a map: one on a node by its ID, or one by the path of its pin.
 func (s *Server) dump(ctx context.Context, r *http.Request, send func(any) error) error {
 	q := r.URL.Query()
-	found, err := s.Inspectors(ctx)
+	found, err := inspectors.Find(ctx, s.Cluster, s.Components)
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/ui/view"
+	"github.com/bpfman/bpfman-operator/cli/why"
 )
 
 // The maximum intervals between two views, in which nothing changed but ages, or what isn't watched.
@@ -65,7 +68,7 @@ func (s *Server) node(ctx context.Context, r *http.Request, send func(any) error
 		if err != nil {
 			problems.Unseen = append(problems.Unseen, "pods of the node: "+told(err))
 		}
-		return send(view.NodeOf(cell, read, pods, s.Asked(ctx), problems))
+		return send(view.NodeOf(cell, read, pods, inventory.AskedBy(ctx, s.Cluster), problems))
 	})
 }
 
@@ -193,9 +196,9 @@ func (s *Server) failingNodes(ctx context.Context, owner v1alpha1.BpfNodeOwner) 
 
 // followComponents reads the problems of the node components from time to time.
 func (s *Server) followComponents(ctx context.Context) {
-	for {
-		problems, err := s.Components(ctx)
-		what := "problems of the node components"
+	const what = "problems of the node components"
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		problems, err := why.Problems(ctx, s.Cluster, s.Components)
 		s.facts.change(func() {
 			s.facts.components = problems
 			delete(s.facts.sources, what)
@@ -203,8 +206,5 @@ func (s *Server) followComponents(ctx context.Context) {
 				s.facts.sources[what] = &source{problem: told(err)}
 			}
 		})
-		if !sleep(ctx, clusterPace) {
-			return
-		}
-	}
+	}, clusterPace)
 }

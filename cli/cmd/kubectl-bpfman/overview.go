@@ -64,7 +64,7 @@ func (o whyOptions) overview(ctx context.Context, c *cluster.Cluster, streams ge
 		return nil
 	}))
 	var err error
-	page.Components, err = o.problems(ctx, c)
+	page.Components, err = why.Problems(ctx, c, o.components)
 	see("problems of the node components", err)
 	page.Sort()
 	if o.format.Human() {

@@ -115,18 +115,10 @@ func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, owner v1alph
 	see("agents", err)
 	facts.Pods, err = selectedPods(ctx, c, why.Selectors(facts.Object))
 	see("selected pods", err)
-	facts.Problems, err = o.problems(ctx, c)
+	facts.Problems, err = why.Problems(ctx, c, o.components)
 	see("problems of the node components", err)
 	see("conflicts and volumes", inspect(ctx, c, &facts))
 	return facts, nil
-}
-
-func (o whyOptions) problems(ctx context.Context, c *cluster.Cluster) ([]string, error) {
-	var config corev1.ConfigMap
-	if err := c.Get(ctx, client.ObjectKey{Namespace: o.components, Name: "bpfman-config"}, &config); err != nil {
-		return nil, err //nolint:wrapcheck // the caller adds what was read
-	}
-	return why.Problems(&config), nil
 }
 
 // maxNodes is how many BpfNodes are read one by one. More are read in one list, which is faster, but which contains
