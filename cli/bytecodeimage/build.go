@@ -209,15 +209,6 @@ func described(file []byte) (*object.Object, error) {
 func tarOf(fileName string, content []byte, modified time.Time) ([]byte, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	header := &tar.Header{Name: fileName, Mode: 0o644, Size: int64(len(content)), ModTime: modified}
-	if err := w.WriteHeader(header); err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(content); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return archive.Bytes(), nil
+	err := errors.Join(add(w, fileName, content, modified), w.Close())
+	return archive.Bytes(), err
 }
