@@ -13,7 +13,6 @@ package cluster
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -46,19 +45,15 @@ type Cluster struct {
 func New(config *rest.Config, component, node, namespace string, log logr.Logger) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // API priority and fairness limits requests better
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("create API client: %w", err)
-	}
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, fmt.Errorf("register types: %w", err)
 	}
-	core, err := newCoreClient(config, httpClient, scheme)
+	core, err := newCoreClient(config, scheme)
 	if err != nil {
 		return nil, err
 	}
-	bpfman, err := kinds.NewClient(config, httpClient, scheme)
+	bpfman, err := kinds.NewClient(config, scheme)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +78,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, v1alpha1.Install(scheme)
 }
 
-func newCoreClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme) (rest.Interface, error) {
+func newCoreClient(config *rest.Config, scheme *runtime.Scheme) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
-	return restclient.ForScheme(config, httpClient, corev1.SchemeGroupVersion, scheme)
+	return restclient.ForScheme(config, corev1.SchemeGroupVersion, scheme)
 }

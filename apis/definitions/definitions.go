@@ -44,14 +44,8 @@ func (f *ForeignError) Error() string {
 // Foreign returns a *ForeignError if resources that an API server serves in this API's group and version belong to
 // another API, and nil otherwise. Kinds that aren't served are not an error.
 func Foreign(served []metav1.APIResource) error {
-	namespaced := map[string]bool{
-		v1alpha1.NodeKind.Name:   v1alpha1.NodeKind.Namespaced,
-		v1alpha1.PolicyKind.Name: v1alpha1.PolicyKind.Namespaced,
-	}
-	for _, kind := range v1alpha1.UserKinds {
-		namespaced[kind.Name] = kind.Namespaced
-	}
-	for _, kind := range v1alpha1.ProgramKinds {
+	namespaced := map[string]bool{}
+	for _, kind := range v1alpha1.AllKinds() {
 		namespaced[kind.Name] = kind.Namespaced
 	}
 	var foreign []string

@@ -20,16 +20,12 @@ import (
 
 func ours() []metav1.APIResource {
 	var served []metav1.APIResource
-	for _, kind := range v1alpha1.UserKinds {
+	for _, kind := range v1alpha1.AllKinds() {
 		served = append(served,
 			metav1.APIResource{Name: kind.Resource(), Kind: kind.Name, Namespaced: kind.Namespaced},
 			metav1.APIResource{Name: kind.Resource() + "/status", Kind: kind.Name, Namespaced: kind.Namespaced})
 	}
-	for _, kind := range v1alpha1.ProgramKinds {
-		served = append(served, metav1.APIResource{Name: kind.Resource(), Kind: kind.Name, Namespaced: kind.Namespaced})
-	}
-	node := v1alpha1.NodeKind
-	return append(served, metav1.APIResource{Name: node.Resource(), Kind: node.Name, Namespaced: node.Namespaced})
+	return served
 }
 
 // upstreams returns the definitions of upstream's v0.6.

@@ -6,6 +6,7 @@ package v1alpha1
 import (
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,12 +44,26 @@ func (k Kind[O]) GroupVersionResource() schema.GroupVersionResource {
 	return SchemeGroupVersion.WithResource(k.Resource())
 }
 
+// Scope returns the scope of the kind for a RESTMapper.
+func (k Kind[O]) Scope() meta.RESTScope {
+	if k.Namespaced {
+		return meta.RESTScopeNamespace
+	}
+	return meta.RESTScopeRoot
+}
+
+// Object is the interface of the objects of all kinds.
+// +kubebuilder:object:generate=false
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
 // UserObject is the interface of the objects of all UserKinds. With it, code that treats
 // all kinds alike needs no switch.
 // +kubebuilder:object:generate=false
 type UserObject interface {
-	metav1.Object
-	runtime.Object
+	Object
 
 	// GetAppCommon returns the bytecode, the globals, and the node selector.
 	GetAppCommon() *BpfAppCommon
@@ -62,8 +77,7 @@ func (c *BpfProgramCommon) Common() *BpfProgramCommon { return c }
 // ProgramObject is the interface of BpfProgram and BpfNsProgram.
 // +kubebuilder:object:generate=false
 type ProgramObject interface {
-	metav1.Object
-	runtime.Object
+	Object
 
 	// GetSpec returns the spec, for reading and for writing.
 	GetSpec() *BpfProgramSpec
@@ -104,3 +118,19 @@ var PolicyKind = Kind[*BytecodePolicy]{"BytecodePolicy", false, func() *Bytecode
 
 // RolloutPolicyKind is the kind of policies about rollouts, which administrators write.
 var RolloutPolicyKind = Kind[*RolloutPolicy]{"RolloutPolicy", false, func() *RolloutPolicy { return &RolloutPolicy{} }, func() runtime.Object { return &RolloutPolicyList{} }}
+
+// AllKinds returns all kinds of this API.
+func AllKinds() []Kind[Object] {
+	var all []Kind[Object]
+	for _, k := range UserKinds {
+		all = append(all, ofObjects(k))
+	}
+	for _, k := range ProgramKinds {
+		all = append(all, ofObjects(k))
+	}
+	return append(all, ofObjects(NodeKind), ofObjects(PolicyKind), ofObjects(RolloutPolicyKind))
+}
+
+func ofObjects[O Object](k Kind[O]) Kind[Object] {
+	return Kind[Object]{k.Name, k.Namespaced, func() Object { return k.New() }, k.NewList}
+}

@@ -21,27 +21,18 @@ func TestKindsAreRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	var listed []string
-	check := func(name, resource string, object, list runtime.Object) {
-		listed = append(listed, name)
-		if got := reflect.TypeOf(object).Elem().Name(); got != name {
-			t.Errorf("%s: New returns a %s", name, got)
+	for _, kind := range AllKinds() {
+		listed = append(listed, kind.Name)
+		if got := reflect.TypeOf(kind.New()).Elem().Name(); got != kind.Name {
+			t.Errorf("%s: New returns a %s", kind.Name, got)
 		}
-		if got := reflect.TypeOf(list).Elem().Name(); got != name+"List" {
-			t.Errorf("%s: NewList returns a %s", name, got)
+		if got := reflect.TypeOf(kind.NewList()).Elem().Name(); got != kind.Name+"List" {
+			t.Errorf("%s: NewList returns a %s", kind.Name, got)
 		}
-		if resource != strings.ToLower(name)+"s" && !strings.HasSuffix(resource, "policies") {
-			t.Errorf("%s: resource %s", name, resource)
+		if resource := kind.Resource(); resource != strings.ToLower(kind.Name)+"s" && !strings.HasSuffix(resource, "policies") {
+			t.Errorf("%s: resource %s", kind.Name, resource)
 		}
 	}
-	for _, kind := range UserKinds {
-		check(kind.Name, kind.Resource(), kind.New(), kind.NewList())
-	}
-	for _, kind := range ProgramKinds {
-		check(kind.Name, kind.Resource(), kind.New(), kind.NewList())
-	}
-	check(NodeKind.Name, NodeKind.Resource(), NodeKind.New(), NodeKind.NewList())
-	check(PolicyKind.Name, PolicyKind.Resource(), PolicyKind.New(), PolicyKind.NewList())
-	check(RolloutPolicyKind.Name, RolloutPolicyKind.Resource(), RolloutPolicyKind.New(), RolloutPolicyKind.NewList())
 
 	var registered []string
 	for kind, goType := range scheme.KnownTypes(SchemeGroupVersion) {

@@ -177,7 +177,7 @@ func Labels(file []byte) (map[string]string, error) {
 		programs[p.Name] = p.Type
 	}
 	for _, m := range content.Maps {
-		declared[m.Name] = m.Type
+		declared[m.Name] = labelType(m)
 	}
 	labels := map[string]string{}
 	for label, types := range map[string]map[string]string{ProgramsLabel: programs, MapsLabel: declared} {
@@ -189,6 +189,9 @@ func Labels(file []byte) (map[string]string, error) {
 	}
 	return labels, nil
 }
+
+// labelType returns the type of a map with bpfman's name, such as per_cpu_array for the kernel's percpu_array.
+func labelType(m object.Map) string { return strings.Replace(m.Type, "percpu", "per_cpu", 1) }
 
 // described reads an object, including its maps.
 func described(file []byte) (*object.Object, error) {
@@ -206,15 +209,6 @@ func described(file []byte) (*object.Object, error) {
 func tarOf(fileName string, content []byte, modified time.Time) ([]byte, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	header := &tar.Header{Name: fileName, Mode: 0o644, Size: int64(len(content)), ModTime: modified}
-	if err := w.WriteHeader(header); err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(content); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return archive.Bytes(), nil
+	err := errors.Join(add(w, fileName, content, modified), w.Close())
+	return archive.Bytes(), err
 }

@@ -106,23 +106,7 @@ func TestBuildLeavesDebugSectionsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers, err := image.(v1.Image).Layers() //nolint:errcheck // one platform results in one image
-	if err != nil || len(layers) != 1 {
-		t.Fatalf("%d layers, %v", len(layers), err)
-	}
-	archive, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer archive.Close()
-	reader := tar.NewReader(archive)
-	if _, err := reader.Next(); err != nil {
-		t.Fatal(err)
-	}
-	content, err := io.ReadAll(reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, content := held(t, image.(v1.Image)) //nolint:errcheck // one platform results in one image
 	want, err := object.Strip(f.Content)
 	if err != nil || !bytes.Equal(content, want) || len(content) >= len(f.Content) {
 		t.Errorf("the file has %d bytes, want the %d of the object's %d that aren't for debuggers, %v", len(content), len(want), len(f.Content), err)
@@ -141,7 +125,15 @@ func TestImageHoldsTheFileAlone(t *testing.T) {
 	if got := config.Config.Labels["label"]; got != "value" {
 		t.Errorf("label is %q, want %q", got, "value")
 	}
-	layers, err := img.Layers()
+	if name, content := held(t, img); name != "x.o" || string(content) != "content" {
+		t.Errorf("layer holds %q with %q, want x.o with its content", name, content)
+	}
+}
+
+// held returns the only file of the only layer of an image.
+func held(t *testing.T, image v1.Image) (name string, content []byte) {
+	t.Helper()
+	layers, err := image.Layers()
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("%d layers, want 1; %v", len(layers), err)
 	}
@@ -149,21 +141,19 @@ func TestImageHoldsTheFileAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer archive.Close()
 	r := tar.NewReader(archive)
 	header, err := r.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := io.ReadAll(r)
-	if err != nil {
+	if content, err = io.ReadAll(r); err != nil {
 		t.Fatal(err)
-	}
-	if header.Name != "x.o" || string(content) != "content" {
-		t.Errorf("layer holds %q with %q, want x.o with its content", header.Name, content)
 	}
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the file comes %v, want the archive's end", err)
 	}
+	return header.Name, content
 }
 
 // The same files result in the same image and archive, in any order. Another time results in another image.
@@ -209,12 +199,12 @@ func TestThereAndBack(t *testing.T) {
 				if err := WriteLayout(path, image, time.Time{}); err != nil {
 					t.Fatal(err)
 				}
-				back, d, closeIt, err := OpenLayout(path)
+				back, closeIt, err := OpenLayout(path)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if contents, err := Read(back); err != nil || d.String() != want || len(contents) != len(files) {
-					t.Errorf("%s: read %s with %d objects, %v", path, d, len(contents), err)
+				if contents, err := Read(back); err != nil || digest(t, back) != want || len(contents) != len(files) {
+					t.Errorf("%s: read %s with %d objects, %v", path, digest(t, back), len(contents), err)
 				}
 				closeIt()
 			}
@@ -232,12 +222,12 @@ func TestThereAndBack(t *testing.T) {
 				t.Fatalf("pushed %s, %v, want %s", pushed, err, want)
 			}
 			for _, from := range []string{reference + ":v1", pushed} {
-				back, d, err := registries.Get(t.Context(), from)
+				back, err := registries.Get(t.Context(), from)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if contents, err := Read(back); err != nil || d.String() != want || len(contents) != len(files) {
-					t.Errorf("%s: read %s with %d objects, %v", from, d, len(contents), err)
+				if contents, err := Read(back); err != nil || digest(t, back) != want || len(contents) != len(files) {
+					t.Errorf("%s: read %s with %d objects, %v", from, digest(t, back), len(contents), err)
 				}
 			}
 		})
@@ -268,6 +258,20 @@ func TestProblems(t *testing.T) {
 		if got := strings.Join(contents[0].Problems, "; "); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 			t.Errorf("problems %q, want %q", got, want)
 		}
+	}
+}
+
+// The label has the names of bpfman's MapType, which aren't all the kernel's.
+func TestLabels(t *testing.T) {
+	labels, err := Labels(file(t, "../../bin/bytecode/map_types.o", "").Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"array_map":"array","hash_map":"hash","hash_without_btf":"hash","lpm_trie_map":"lpm_trie","lru_hash_map":"lru_hash",` +
+		`"lru_percpu_map":"lru_per_cpu_hash","percpu_array_map":"per_cpu_array","percpu_hash_map":"per_cpu_hash","perf_event_map":"perf_event_array",` +
+		`"queue_map":"queue","ring_buffer":"ringbuf","stack_map":"stack"}`
+	if labels[MapsLabel] != want || labels[ProgramsLabel] != `{"map_types":"tracepoint"}` {
+		t.Errorf("labels %q, want %s", labels, want)
 	}
 }
 
@@ -343,7 +347,7 @@ func TestHostileArchives(t *testing.T) {
 			if err := os.WriteFile(path, c.content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			back, _, closeIt, err := OpenLayout(path)
+			back, closeIt, err := OpenLayout(path)
 			if err == nil {
 				_, err = Read(back)
 			}
@@ -378,7 +382,7 @@ func FuzzLayout(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		back, _, closeIt, err := OpenLayout(path)
+		back, closeIt, err := OpenLayout(path)
 		defer closeIt()
 		if err == nil {
 			_, _ = Read(back)

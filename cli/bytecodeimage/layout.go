@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -78,41 +77,44 @@ func archive(w io.Writer, dir fs.FS, modified time.Time) error {
 			return err
 		}
 		content, err := fs.ReadFile(dir, path)
-		if err != nil {
-			return err
+		if err == nil {
+			err = add(out, path, content, modified)
 		}
-		if err := out.WriteHeader(&tar.Header{Name: path, Mode: fileMode, Size: int64(len(content)), ModTime: modified}); err != nil {
-			return err
-		}
-		_, err = out.Write(content)
 		return err
 	})
 	return errors.Join(err, out.Close())
 }
 
+// add adds a file to a tar archive.
+func add(to *tar.Writer, name string, content []byte, modified time.Time) error {
+	err := to.WriteHeader(&tar.Header{Name: name, Mode: fileMode, Size: int64(len(content)), ModTime: modified})
+	if err == nil {
+		_, err = to.Write(content)
+	}
+	return err
+}
+
 // OpenLayout reads the only image or index of an OCI layout, which is a directory or an archive of one. The
-// caller must call closeIt.
-func OpenLayout(path string) (content partial.WithRawManifest, digest v1.Hash, closeIt func(), err error) {
+// caller must call closeIt, also after an error.
+func OpenLayout(path string) (content partial.WithRawManifest, closeIt func(), err error) {
 	closeIt = func() {}
 	dir := path
 	if info, err := os.Stat(path); err != nil {
-		return nil, v1.Hash{}, closeIt, fmt.Errorf("read image: %w", err)
+		return nil, closeIt, fmt.Errorf("read image: %w", err)
 	} else if !info.IsDir() {
 		if dir, err = os.MkdirTemp("", "bytecode-image-"); err != nil {
-			return nil, v1.Hash{}, closeIt, fmt.Errorf("create a directory for the layout: %w", err)
+			return nil, closeIt, fmt.Errorf("create a directory for the layout: %w", err)
 		}
 		closeIt = func() { _ = os.RemoveAll(dir) }
 		if err := extract(path, dir); err != nil {
-			closeIt()
-			return nil, v1.Hash{}, func() {}, fmt.Errorf("read image %s: %w", path, err)
+			return nil, closeIt, fmt.Errorf("read image %s: %w", path, err)
 		}
 	}
-	content, digest, err = only(dir)
+	content, err = only(dir)
 	if err != nil {
-		closeIt()
-		return nil, v1.Hash{}, func() {}, fmt.Errorf("read image %s: %w", path, err)
+		return nil, closeIt, fmt.Errorf("read image %s: %w", path, err)
 	}
-	return content, digest, closeIt, nil
+	return content, closeIt, nil
 }
 
 // inLayout matches the names of a layout's files. Other entries of an archive are refused.
@@ -150,17 +152,17 @@ func extract(from, dir string) error {
 }
 
 // only returns the only image or index of a layout.
-func only(dir string) (partial.WithRawManifest, v1.Hash, error) {
+func only(dir string) (partial.WithRawManifest, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
-		return nil, v1.Hash{}, fmt.Errorf("it isn't an OCI layout: %w", err)
+		return nil, fmt.Errorf("it isn't an OCI layout: %w", err)
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil {
-		return nil, v1.Hash{}, fmt.Errorf("it isn't an OCI layout: %w", err)
+		return nil, fmt.Errorf("it isn't an OCI layout: %w", err)
 	}
 	if len(manifest.Manifests) != 1 {
-		return nil, v1.Hash{}, fmt.Errorf("the OCI layout has %d images instead of one", len(manifest.Manifests))
+		return nil, fmt.Errorf("the OCI layout has %d images instead of one", len(manifest.Manifests))
 	}
 	d := manifest.Manifests[0]
 	var content partial.WithRawManifest
@@ -173,10 +175,10 @@ func only(dir string) (partial.WithRawManifest, v1.Hash, error) {
 		err = fmt.Errorf("its media type %q isn't that of an image", d.MediaType)
 	}
 	if err != nil {
-		return nil, v1.Hash{}, err
+		return nil, err
 	}
 	if got, err := partial.Digest(content); err != nil || got != d.Digest {
-		return nil, v1.Hash{}, fmt.Errorf("its manifest is %s instead of %s", got, d.Digest)
+		return nil, fmt.Errorf("its manifest is %s instead of %s", got, d.Digest)
 	}
-	return content, d.Digest, nil
+	return content, nil
 }

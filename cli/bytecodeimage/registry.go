@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
@@ -56,15 +55,7 @@ func (r *Registries) Push(ctx context.Context, to string, content partial.WithRa
 	if err != nil {
 		return "", fmt.Errorf("push image: %w", err)
 	}
-	switch content := content.(type) {
-	case v1.Image:
-		err = remote.Write(ref, content, r.options(ctx, ref)...)
-	case v1.ImageIndex:
-		err = remote.WriteIndex(ref, content, r.options(ctx, ref)...)
-	default:
-		err = fmt.Errorf("%T is neither an image nor an index", content)
-	}
-	if err != nil {
+	if err := remote.Push(ref, content, r.options(ctx, ref)...); err != nil {
 		return "", fmt.Errorf("push %s: %w", ref, err)
 	}
 	digest, err := partial.Digest(content)
@@ -75,14 +66,14 @@ func (r *Registries) Push(ctx context.Context, to string, content partial.WithRa
 }
 
 // Get returns an image or an index. Its parts are read on demand.
-func (r *Registries) Get(ctx context.Context, from string) (partial.WithRawManifest, v1.Hash, error) {
+func (r *Registries) Get(ctx context.Context, from string) (partial.WithRawManifest, error) {
 	ref, err := name.ParseReference(from)
 	if err != nil {
-		return nil, v1.Hash{}, fmt.Errorf("read image: %w", err)
+		return nil, fmt.Errorf("read image: %w", err)
 	}
 	found, err := remote.Get(ref, r.options(ctx, ref)...)
 	if err != nil {
-		return nil, v1.Hash{}, fmt.Errorf("read image: %w", err)
+		return nil, fmt.Errorf("read image: %w", err)
 	}
 	var content partial.WithRawManifest
 	switch {
@@ -94,7 +85,7 @@ func (r *Registries) Get(ctx context.Context, from string) (partial.WithRawManif
 		err = errors.New("it is neither an image nor an index, but " + string(found.MediaType))
 	}
 	if err != nil {
-		return nil, v1.Hash{}, fmt.Errorf("read image %s: %w", ref, err)
+		return nil, fmt.Errorf("read image %s: %w", ref, err)
 	}
-	return content, found.Digest, nil
+	return content, nil
 }

@@ -80,7 +80,7 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 		if err != nil {
 			return nil, fmt.Errorf("create client: %w", err)
 		}
-		api, err := restclient.ForScheme(requests, nil, v1alpha1.SchemeGroupVersion, scheme)
+		api, err := restclient.ForScheme(requests, v1alpha1.SchemeGroupVersion, scheme)
 		if err != nil {
 			return nil, err
 		}
@@ -133,12 +133,8 @@ func Scheme() *runtime.Scheme {
 func mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion, corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion})
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), meta.RESTScopeNamespace)
-	for _, k := range kinds() {
-		scope := meta.RESTScopeRoot
-		if k.namespaced {
-			scope = meta.RESTScopeNamespace
-		}
-		mapper.Add(v1alpha1.SchemeGroupVersion.WithKind(k.name), scope)
+	for _, k := range v1alpha1.AllKinds() {
+		mapper.Add(k.GroupVersionKind(), k.Scope())
 	}
 	for kind, scope := range map[string]meta.RESTScope{
 		"ConfigMap": meta.RESTScopeNamespace, "Event": meta.RESTScopeNamespace, "Namespace": meta.RESTScopeRoot,
@@ -149,8 +145,21 @@ func mapper() meta.RESTMapper {
 	return mapper
 }
 
-// OnNode selects the pods of a node.
-func OnNode(name string) client.ListOption { return client.MatchingFields{"spec.nodeName": name} }
+// All lists objects. It returns an empty slice instead of nil if there are none.
+func All[T any, O interface {
+	*T
+	client.Object
+}](ctx context.Context, from client.Reader, list client.ObjectList, options ...client.ListOption) ([]T, error) {
+	objects := []T{}
+	err := Each(ctx, from, list, func(o O) error {
+		objects = append(objects, *o)
+		return nil
+	}, options...)
+	if err != nil {
+		return nil, err
+	}
+	return objects, nil
+}
 
 // Each lists objects in pages, which limits the memory on both sides, and calls visit with each object. To set the
 // page size, pass a limit in options.

@@ -118,20 +118,20 @@ func TestNamesOfKinds(t *testing.T) {
 			continue
 		}
 		for _, name := range append(names.ShortNames, names.Kind, names.Plural, names.Singular, names.Plural+".bpfman.io", names.Singular+".v1alpha1.bpfman.io") {
-			if k, err := KindOf(v1alpha1.UserKinds, name); err != nil || k.Name != names.Kind {
+			if k, err := KindOf(name); err != nil || k.Name != names.Kind {
 				t.Errorf("%q is the kind %q, %v, not %s", name, k.Name, err, names.Kind)
 			}
 		}
 	}
 }
 
-func TestParseNamed(t *testing.T) {
+func TestParseOwner(t *testing.T) {
 	for args, want := range map[string]string{
-		"tcxprog/a": "TcxProgram a", "TcxPrograms a": "TcxProgram a", "bpfapp.bpfman.io/x.y": "BpfApplication x.y",
+		"tcxprog/a": "TcxProgram a", "TcxPrograms a": "TcxProgram a", "bpfapp.bpfman.io/x.y": "BpfApplication x.y", "tcxnsprog/a": "TcxNsProgram team/a",
 		"tcxprogram": "error", "tcxprogram/": "error", "tcxprogram/a b": "error", "pod/a": "error", "tcxprogram.apps/a": "error", "/": "error", "": "error",
 	} {
-		got, err := ParseNamed(v1alpha1.UserKinds, strings.Split(args, " "))
-		text := got.Kind.Name + " " + got.Name
+		got, err := parseOwner(strings.Split(args, " "), "team")
+		text := got.String()
 		if err != nil {
 			text = "error"
 		}

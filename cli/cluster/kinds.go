@@ -15,78 +15,62 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// kind has the properties of a kind of the API that don't depend on the type of its objects.
-type kind struct {
-	name       string
-	namespaced bool
-}
-
-// kinds returns the kinds of the API.
-func kinds() []kind {
-	var all []kind
-	for _, k := range v1alpha1.UserKinds {
-		all = append(all, kind{k.Name, k.Namespaced})
-	}
-	for _, k := range v1alpha1.ProgramKinds {
-		all = append(all, kind{k.Name, k.Namespaced})
-	}
-	return append(all,
-		kind{v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Namespaced}, kind{v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Namespaced},
-		kind{v1alpha1.RolloutPolicyKind.Name, v1alpha1.RolloutPolicyKind.Namespaced})
-}
-
-// KindOf finds a kind by any name that kubectl accepts, such as tcxprogram, tcxprograms, or tcxprog. The name is
-// case-insensitive, and can include the group.
-func KindOf[O any](among []v1alpha1.Kind[O], name string) (v1alpha1.Kind[O], error) {
+// KindOf finds a kind that users write by any name that kubectl accepts, such as tcxprogram, tcxprograms, or tcxprog. The
+// name is case-insensitive, and can include the group.
+func KindOf(name string) (v1alpha1.Kind[v1alpha1.UserObject], error) {
 	lower := strings.ToLower(name)
 	resource, group, qualified := strings.Cut(lower, ".")
 	if !qualified || group == v1alpha1.SchemeGroupVersion.Group || group == v1alpha1.SchemeGroupVersion.Version+"."+v1alpha1.SchemeGroupVersion.Group {
-		i := slices.IndexFunc(among, func(k v1alpha1.Kind[O]) bool {
-			return slices.Contains([]string{strings.ToLower(k.Name), k.Resource(), ShortName(k.Name)}, resource)
+		i := slices.IndexFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool {
+			return slices.Contains([]string{strings.ToLower(k.Name), k.Resource(), shortName(k.Name)}, resource)
 		})
 		if i >= 0 {
-			return among[i], nil
+			return v1alpha1.UserKinds[i], nil
 		}
 	}
-	names := make([]string, 0, len(among))
-	for _, k := range among {
+	names := make([]string, 0, len(v1alpha1.UserKinds))
+	for _, k := range v1alpha1.UserKinds {
 		names = append(names, strings.ToLower(k.Name))
 	}
-	return v1alpha1.Kind[O]{}, fmt.Errorf("%q is not one of the kinds %s", name, strings.Join(names, ", "))
+	return v1alpha1.Kind[v1alpha1.UserObject]{}, fmt.Errorf("%q is not one of the kinds %s", name, strings.Join(names, ", "))
 }
 
-// ShortName returns the short name of a kind, such as tcxprog.
-func ShortName(kind string) string {
+// shortName returns the short name of a kind, such as tcxprog.
+func shortName(kind string) string {
 	return strings.NewReplacer("program", "prog", "application", "app").Replace(strings.ToLower(kind))
 }
 
-// Named identifies an object by its kind and name.
-type Named[O any] struct {
-	Kind v1alpha1.Kind[O]
-	Name string
+// Get reads an object that users write.
+func Get(ctx context.Context, from client.Reader, owner v1alpha1.BpfNodeOwner) (v1alpha1.UserObject, error) {
+	kind, err := KindOf(owner.Kind)
+	if err != nil {
+		return nil, err
+	}
+	object := kind.New()
+	if err := from.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}, object); err != nil {
+		return nil, fmt.Errorf("get %s: %w", owner, err)
+	}
+	return object, nil
 }
 
 // Find returns the object that the arguments name: KIND/NAME, KIND and NAME, or a NAME that one object has, in the
-// cluster or in a namespace.
-func Find(ctx context.Context, from client.Reader, namespace string, args []string) (Named[v1alpha1.UserObject], error) {
+// cluster or in the namespace of the flags.
+func (c *Cluster) Find(ctx context.Context, args []string) (v1alpha1.BpfNodeOwner, error) {
 	if len(args) != 1 || strings.Contains(args[0], "/") {
-		return ParseNamed(v1alpha1.UserKinds, args)
+		return parseOwner(args, c.Namespace)
 	}
 	var (
-		found  []Named[v1alpha1.UserObject]
+		found  []v1alpha1.BpfNodeOwner
 		unread error
 	)
 	for _, k := range v1alpha1.UserKinds {
-		key := client.ObjectKey{Name: args[0]}
-		if k.Namespaced {
-			key.Namespace = namespace
-		}
-		err := from.Get(ctx, key, k.New())
+		owner := ownerOf(k, c.Namespace, args[0])
+		_, err := Get(ctx, c, owner)
 		switch {
 		case err == nil:
-			found = append(found, Named[v1alpha1.UserObject]{k, args[0]})
+			found = append(found, owner)
 		case !apierrors.IsNotFound(err) && unread == nil:
-			unread = fmt.Errorf("get %s %s: %w", k.Name, args[0], err)
+			unread = err
 		}
 	}
 	switch {
@@ -94,26 +78,37 @@ func Find(ctx context.Context, from client.Reader, namespace string, args []stri
 		return found[0], nil
 	case len(found) > 1:
 		names := make([]string, len(found))
-		for i, n := range found {
-			names[i] = strings.ToLower(n.Kind.Name) + "/" + n.Name
+		for i, owner := range found {
+			names[i] = strings.ToLower(owner.Kind) + "/" + owner.Name
 		}
-		return Named[v1alpha1.UserObject]{}, fmt.Errorf("several objects are named %s: specify one of %s", args[0], strings.Join(names, ", "))
+		return v1alpha1.BpfNodeOwner{}, fmt.Errorf("several objects are named %s: specify one of %s", args[0], strings.Join(names, ", "))
 	case unread != nil:
-		return Named[v1alpha1.UserObject]{}, unread
+		return v1alpha1.BpfNodeOwner{}, unread
 	default:
-		return Named[v1alpha1.UserObject]{}, fmt.Errorf("no object of bpfman is named %s, neither in the cluster nor in namespace %s: to list all objects, run kubectl get bpfman -A", args[0], namespace)
+		return v1alpha1.BpfNodeOwner{}, fmt.Errorf("no object of bpfman is named %s, neither in the cluster nor in namespace %s: to list all objects, run kubectl get bpfman -A", args[0], c.Namespace)
 	}
 }
 
-// ParseNamed parses KIND/NAME, or KIND and NAME in two arguments.
-func ParseNamed[O any](among []v1alpha1.Kind[O], args []string) (Named[O], error) {
+// parseOwner parses KIND/NAME, or KIND and NAME in two arguments. The object of a namespaced kind is in the namespace.
+func parseOwner(args []string, namespace string) (v1alpha1.BpfNodeOwner, error) {
 	kind, name, ok := strings.Cut(args[0], "/")
 	switch {
 	case len(args) == 2 && !ok:
 		name = args[1]
 	case len(args) != 1 || !ok || name == "":
-		return Named[O]{}, fmt.Errorf("%q is not an object: specify one as KIND/NAME, such as tcxprogram/counter", strings.Join(args, " "))
+		return v1alpha1.BpfNodeOwner{}, fmt.Errorf("%q is not an object: specify one as KIND/NAME, such as tcxprogram/counter", strings.Join(args, " "))
 	}
-	k, err := KindOf(among, kind)
-	return Named[O]{k, name}, err
+	k, err := KindOf(kind)
+	if err != nil {
+		return v1alpha1.BpfNodeOwner{}, err
+	}
+	return ownerOf(k, namespace, name), nil
+}
+
+func ownerOf(kind v1alpha1.Kind[v1alpha1.UserObject], namespace, name string) v1alpha1.BpfNodeOwner {
+	owner := v1alpha1.BpfNodeOwner{Kind: kind.Name, Name: name}
+	if kind.Namespaced {
+		owner.Namespace = namespace
+	}
+	return owner
 }

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,34 +16,28 @@ import (
 )
 
 // Reports returns the BpfPrograms or BpfNsPrograms of a user object, sorted by node and name. There is one for
-// each of its programs on each selected node. For a cluster-scoped kind, namespace is ignored.
-func Reports(ctx context.Context, from client.Reader, owner Named[v1alpha1.UserObject], namespace string) ([]v1alpha1.ProgramObject, error) {
-	options := []client.ListOption{client.MatchingLabels{
+// each of its programs on each selected node.
+func Reports(ctx context.Context, from client.Reader, owner v1alpha1.BpfNodeOwner) ([]v1alpha1.ProgramObject, error) {
+	labels := client.MatchingLabels{
 		v1alpha1.LabelOwnedByProgram: v1alpha1.LabelValue(owner.Name),
-		v1alpha1.LabelOwnerKind:      owner.Kind.Name,
-	}}
-	if owner.Kind.Namespaced {
-		options = append(options, client.InNamespace(namespace))
+		v1alpha1.LabelOwnerKind:      owner.Kind,
 	}
 	var out []v1alpha1.ProgramObject
 	for _, kind := range v1alpha1.ProgramKinds {
 		list, ok := kind.NewList().(client.ObjectList)
-		if !ok || kind.Namespaced != owner.Kind.Namespaced {
+		if !ok || kind.Namespaced != (owner.Namespace != "") {
 			continue
 		}
 		err := Each(ctx, from, list, func(report v1alpha1.ProgramObject) error {
 			out = append(out, report)
 			return nil
-		}, options...)
+		}, client.InNamespace(owner.Namespace), labels)
 		if err != nil {
-			return nil, fmt.Errorf("list the reports of %s %s: %w", owner.Kind.Name, owner.Name, err)
+			return nil, fmt.Errorf("list the reports of %s %s: %w", owner.Kind, owner.Name, err)
 		}
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.ProgramObject) int {
-		if byNode := strings.Compare(a.GetStatus().Node, b.GetStatus().Node); byNode != 0 {
-			return byNode
-		}
-		return strings.Compare(a.GetName(), b.GetName())
+		return cmp.Or(strings.Compare(a.GetStatus().Node, b.GetStatus().Node), strings.Compare(a.GetName(), b.GetName()))
 	})
 	return out, nil
 }

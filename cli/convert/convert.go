@@ -134,7 +134,11 @@ func (r *Result) application(name string, raw []byte) error {
 		out := &v1alpha1.BpfNsApplication{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "BpfNsApplication"}, ObjectMeta: meta}
 		out.Spec.BpfAppCommon = common
 		for _, m := range members {
-			out.Spec.Programs = append(out.Spec.Programs, namespaced(m))
+			program, err := namespaced(m)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			out.Spec.Programs = append(out.Spec.Programs, program)
 		}
 		r.Objects = append(r.Objects, out)
 	} else {

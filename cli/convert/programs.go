@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -180,38 +181,17 @@ func (c *conversion) pods(path string, in upstreamPods) *v1alpha1.ContainerSelec
 	return &v1alpha1.ContainerSelector{Namespace: in.Namespace, Pods: in.Pods}
 }
 
-// namespaced converts a member for a namespaced application.
-func namespaced(in v1alpha1.BpfApplicationProgram) v1alpha1.BpfNsApplicationProgram {
-	out := v1alpha1.BpfNsApplicationProgram{Type: in.Type}
-	containers := func(s *v1alpha1.ContainerSelector) *v1alpha1.ContainerNsSelector {
-		return &v1alpha1.ContainerNsSelector{Pods: s.Pods, ContainerNames: s.ContainerNames}
+// namespaced converts a member for a namespaced application. Its fields have the same names there; only a namespace, which
+// selects pods in cluster-scoped applications, has no field.
+func namespaced(in v1alpha1.BpfApplicationProgram) (out v1alpha1.BpfNsApplicationProgram, err error) {
+	text, err := json.Marshal(in)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
 	}
-	uprobe := func(i *v1alpha1.UprobeProgramInfo) *v1alpha1.UprobeNsProgramInfo {
-		if i == nil {
-			return nil
-		}
-		return &v1alpha1.UprobeNsProgramInfo{
-			BpfProgramCommon: i.BpfProgramCommon, FunctionName: i.FunctionName, Offset: i.Offset, Target: i.Target, Pid: i.Pid, Containers: containers(i.Containers),
-		}
+	if err != nil {
+		err = fmt.Errorf("convert %s of a namespaced application: %w", in.Type, err)
 	}
-	if i := in.XDP; i != nil {
-		out.XDP = &v1alpha1.XdpNsProgramInfo{
-			BpfProgramCommon: i.BpfProgramCommon, InterfaceSelector: i.InterfaceSelector, Containers: containers(i.Containers), Priority: i.Priority, ProceedOn: i.ProceedOn,
-		}
-	}
-	if i := in.TC; i != nil {
-		out.TC = &v1alpha1.TcNsProgramInfo{
-			BpfProgramCommon: i.BpfProgramCommon, InterfaceSelector: i.InterfaceSelector, Containers: containers(i.Containers), Priority: i.Priority,
-			Direction: i.Direction, ProceedOn: i.ProceedOn,
-		}
-	}
-	if i := in.TCX; i != nil {
-		out.TCX = &v1alpha1.TcxNsProgramInfo{
-			BpfProgramCommon: i.BpfProgramCommon, InterfaceSelector: i.InterfaceSelector, Containers: containers(i.Containers), Direction: i.Direction, Priority: i.Priority,
-		}
-	}
-	out.Uprobe, out.Uretprobe = uprobe(in.Uprobe), uprobe(in.Uretprobe)
-	return out
+	return out, err
 }
 
 // results converts the results of programs, without duplicates. Upstream spells them in

@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Package inspectors queries the inspectors of nodes, through exec in their containers. The API server
-// authenticates, authorizes, and audits the queries. Package apis/live defines the commands and their output.
+// authenticates, authorizes, and audits the queries. Package internal/live defines the commands and their output.
 package inspectors
 
 import (
@@ -15,6 +15,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -124,6 +125,45 @@ func (i *Found) On(nodes ...string) ([]Inspector, error) {
 	return out, nil
 }
 
+// Dump is the content of a map.
+type Dump struct {
+	Map     live.Map
+	Entries []live.Entry
+	End     live.End
+}
+
+// AskDump has an inspector dump the map that the arguments specify, and calls take with each whole dump. If every is 0,
+// there is one.
+func AskDump(ctx context.Context, i Inspector, limit int, every time.Duration, take func(Dump) error, which ...string) error {
+	question := []string{live.CommandDump, "--limit", strconv.Itoa(limit)}
+	if every != 0 {
+		question = append(question, "--every", every.String())
+	}
+	var d Dump
+	return Ask(ctx, i, func(line live.DumpLine) error {
+		switch {
+		case line.Map != nil:
+			d = Dump{Map: *line.Map, Entries: []live.Entry{}}
+		case line.Entry != nil:
+			d.Entries = append(d.Entries, *line.Entry)
+		case line.End != nil:
+			d.End = *line.End
+			return take(d)
+		}
+		return nil
+	}, append(question, which...)...)
+}
+
+// AskUsage has an inspector count the runs of programs, and calls take with what they used in each interval.
+func AskUsage(ctx context.Context, i Inspector, interval time.Duration, take func(live.Usage) error) error {
+	return Ask(ctx, i, func(u live.Usage) error {
+		if u.Elapsed <= 0 {
+			return nil // the first answer only confirms the start
+		}
+		return take(u)
+	}, live.CommandTop, "--interval", interval.String())
+}
+
 // Ask runs a command, and calls take with each of its answers. It returns when the command ends. If the context
 // ends, it closes the command's standard input, and returns without an error.
 func Ask[Answer any](ctx context.Context, i Inspector, take func(Answer) error, arguments ...string) error {
@@ -170,7 +210,7 @@ const farewell = 3 * time.Second
 
 func (i Inspector) executor(arguments []string) (remotecommand.Executor, error) {
 	config := i.from.config
-	requests, err := restclient.ForScheme(config, nil, corev1.SchemeGroupVersion, scheme.Scheme)
+	requests, err := restclient.ForScheme(config, corev1.SchemeGroupVersion, scheme.Scheme)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/kubelet"
 )
 
 // Map is a map in the kernel of a node.
@@ -46,7 +47,7 @@ func Maps(node *v1alpha1.BpfNode, pods []corev1.Pod) []Map {
 	for _, m := range node.Status.Maps {
 		found := Map{Node: node.Name, BpfNodeMap: m, Programs: programs[m.ID]}
 		for _, pin := range m.Pins {
-			if uid := podOf(pin); uid != "" {
+			if uid := kubelet.PodOf(pin); uid != "" {
 				name, known := mounting[uid]
 				if !known {
 					name = "pod " + uid
@@ -59,15 +60,4 @@ func Maps(node *v1alpha1.BpfNode, pods []corev1.Pod) []Map {
 		out = append(out, found)
 	}
 	return out
-}
-
-// podOf returns the UID of the pod whose volume contains a pin, or an empty string. A kubelet mounts the volumes of a
-// pod below pods/UID/volumes in its directory.
-func podOf(pin string) string {
-	_, below, _ := strings.Cut(pin, "/pods/")
-	uid, rest, _ := strings.Cut(below, "/")
-	if !strings.HasPrefix(rest, "volumes/") {
-		return ""
-	}
-	return uid
 }

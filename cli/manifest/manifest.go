@@ -171,11 +171,11 @@ func isApplication(kind v1alpha1.Kind[v1alpha1.UserObject]) bool {
 
 func kindOf(name string) (v1alpha1.Kind[v1alpha1.UserObject], error) {
 	for _, long := range []string{name + "program", "bpf" + name} {
-		if kind, err := cluster.KindOf(v1alpha1.UserKinds, long); err == nil {
+		if kind, err := cluster.KindOf(long); err == nil {
 			return kind, nil
 		}
 	}
-	return cluster.KindOf(v1alpha1.UserKinds, name)
+	return cluster.KindOf(name)
 }
 
 // find returns how to write the program with the kind, or nil if the kind doesn't support it.
@@ -188,7 +188,7 @@ func find(p object.Program, kind v1alpha1.Kind[v1alpha1.UserObject]) *member {
 		if kind.Namespaced {
 			alone = m.kind + "NsProgram"
 		}
-		_, err := cluster.KindOf(v1alpha1.UserKinds, alone)
+		_, err := cluster.KindOf(alone)
 		return err == nil && (kind.Name == alone || isApplication(kind))
 	})
 	if i < 0 {

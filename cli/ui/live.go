@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
@@ -32,7 +31,7 @@ const (
 
 // usage sends what the programs of a node use, or those of some nodes of the cluster.
 func (s *Server) usage(ctx context.Context, r *http.Request, send func(any) error) error {
-	found, err := s.Inspectors(ctx)
+	found, err := inspectors.Find(ctx, s.Cluster, s.Components)
 	if err != nil {
 		return err
 	}
@@ -47,12 +46,11 @@ func (s *Server) usage(ctx context.Context, r *http.Request, send func(any) erro
 	if err != nil {
 		return err
 	}
-	m := &measurement{
-		key: s.keyOf(node), of: found.Count(), last: map[string]live.Usage{}, send: send, failed: map[string]error{}, asked: len(asked),
-	}
+	m := &measurement{key: s.keyOf(node), of: found.Count(), asked: len(asked), send: send}
+	rounds := inspectors.Rounds[live.Usage]{Asked: len(asked), Show: m.show}
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
-		err := inspectors.Ask(ctx, i, func(u live.Usage) error { return m.take(i.Node, u) }, live.CommandTop, "--interval", interval.String())
-		return m.left(i.Node, cmp.Or(err, fmt.Errorf("node %s: %w", i.Node, errEnded)))
+		err := inspectors.AskUsage(ctx, i, interval, func(u live.Usage) error { return rounds.Answered(i.Node, u) })
+		return rounds.Ended(i.Node, cmp.Or(err, fmt.Errorf("node %s: %w", i.Node, errEnded)))
 	})
 }
 
@@ -77,49 +75,24 @@ func (s *Server) keyOf(node string) func(node string) func(id uint32) string {
 	}
 }
 
-// measurement collects the answers of inspectors.
+// measurement sends what programs used in each round.
 type measurement struct {
-	key  func(node string) func(uint32) string
-	of   int
-	send func(any) error
-
-	mu     sync.Mutex
-	asked  int
-	last   map[string]live.Usage // the answers since the last view
-	failed map[string]error
+	key       func(node string) func(uint32) string
+	of, asked int
+	send      func(any) error
 }
 
-func (m *measurement) take(node string, u live.Usage) error {
-	if u.Elapsed <= 0 {
-		return nil // the first answer only confirms the start
+// show sends the answers of the nodes. If no inspector answers any more, it returns the error of one.
+func (m *measurement) show(answers map[string]live.Usage, failed map[string]error) error {
+	v := view.Usage{Nodes: len(answers), Of: m.of, Programs: map[string]view.Used{}}
+	if nodes := slices.Sorted(maps.Keys(failed)); len(nodes) > 0 {
+		err := failed[nodes[0]]
+		if len(answers) == 0 {
+			return err
+		}
+		v.Problem = fmt.Sprintf("%d of %d nodes don't answer; %v", len(failed), m.asked, err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.last[node] = u
-	if len(m.last)+len(m.failed) < m.asked {
-		return nil
-	}
-	return m.show()
-}
-
-// left handles an inspector that no longer answers. It returns the error if there are no others.
-func (m *measurement) left(node string, err error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.failed[node] = err
-	if len(m.failed) == m.asked {
-		return err
-	}
-	return nil
-}
-
-func (m *measurement) show() error {
-	v := view.Usage{Nodes: len(m.last), Of: m.of, Programs: map[string]view.Used{}}
-	for _, node := range slices.Sorted(maps.Keys(m.failed)) {
-		v.Problem = fmt.Sprintf("%d of %d nodes don't answer; %v", len(m.failed), m.asked, m.failed[node])
-		break
-	}
-	for node, u := range m.last {
+	for node, u := range answers {
 		key := m.key(node)
 		for _, p := range u.Programs {
 			k := key(p.ID)
@@ -137,14 +110,13 @@ func (m *measurement) show() error {
 			v.Programs[k] = sum
 		}
 	}
-	clear(m.last)
 	return m.send(v)
 }
 
 // dump sends the content of a map: one on a node by its ID, or one by the path of its pin.
 func (s *Server) dump(ctx context.Context, r *http.Request, send func(any) error) error {
 	q := r.URL.Query()
-	found, err := s.Inspectors(ctx)
+	found, err := inspectors.Find(ctx, s.Cluster, s.Components)
 	if err != nil {
 		return err
 	}
@@ -152,23 +124,11 @@ func (s *Server) dump(ctx context.Context, r *http.Request, send func(any) error
 	if err != nil {
 		return err
 	}
-	question := []string{live.CommandDump, "--limit", strconv.Itoa(maxEntries), "--every", interval.String()}
+	which := []string{"--pin", q.Get("pin")}
 	if id := q.Get("id"); id != "" {
-		question = append(question, "--map", id)
-	} else {
-		question = append(question, "--pin", q.Get("pin"))
+		which = []string{"--map", id}
 	}
-	v := view.Dump{Node: q.Get("node"), Entries: []live.Entry{}}
-	return inspectors.Ask(ctx, asked[0], func(line live.DumpLine) error {
-		switch {
-		case line.Map != nil:
-			v.Map, v.Entries = line.Map, []live.Entry{}
-		case line.Entry != nil:
-			v.Entries = append(v.Entries, *line.Entry)
-		case line.End != nil:
-			v.End, v.At = *line.End, time.Now()
-			return send(v)
-		}
-		return nil
-	}, question...)
+	return inspectors.AskDump(ctx, asked[0], maxEntries, interval, func(d inspectors.Dump) error {
+		return send(view.Dump{Node: asked[0].Node, Map: &d.Map, Entries: d.Entries, End: d.End, At: time.Now()})
+	}, which...)
 }

@@ -73,8 +73,10 @@ func (f *facts) onChange(ctx context.Context, atLatest time.Duration, show func(
 		if err := show(f); err != nil {
 			return err
 		}
-		if !sleep(ctx, max(settle, (share-1)*time.Since(began))) {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-time.After(max(settle, (share-1)*time.Since(began))):
 		}
 		select {
 		case <-ctx.Done():
@@ -82,17 +84,5 @@ func (f *facts) onChange(ctx context.Context, atLatest time.Duration, show func(
 		case <-changed:
 		case <-time.After(atLatest):
 		}
-	}
-}
-
-// sleep reports whether the time has passed before the context ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

@@ -18,8 +18,6 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
-	"github.com/bpfman/bpfman-operator/cli/inspectors"
-	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/ui/view"
 	"github.com/bpfman/bpfman-operator/cli/why"
 )
@@ -30,14 +28,13 @@ var built embed.FS
 // Server serves the page. The functions answer questions as the other commands of the plugin do.
 type Server struct {
 	Cluster *cluster.Cluster
+	// Components is the namespace of the operator and the node components.
+	Components string
 	// Version is the version of the plugin.
 	Version string
 
-	Explain    func(ctx context.Context, object v1alpha1.BpfNodeOwner, conflicts []why.Conflict) (why.Facts, why.Page, error)
-	Revisions  func(ctx context.Context, object v1alpha1.UserObject) ([]view.Revision, error)
-	Asked      func(ctx context.Context) func(v1alpha1.BpfNodeOwner, string) inventory.Settings
-	Components func(ctx context.Context) ([]string, error)
-	Inspectors func(ctx context.Context) (*inspectors.Found, error)
+	Explain   func(ctx context.Context, object v1alpha1.BpfNodeOwner, conflicts []why.Conflict) (why.Facts, why.Page, error)
+	Revisions func(ctx context.Context, object v1alpha1.UserObject) ([]view.Revision, error)
 
 	facts    *facts
 	sessions *sessions

@@ -12,10 +12,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/ui/view"
+	"github.com/bpfman/bpfman-operator/cli/why"
 )
 
 // The maximum intervals between two views, in which nothing changed but ages, or what isn't watched.
@@ -60,22 +64,12 @@ func (s *Server) node(ctx context.Context, r *http.Request, send func(any) error
 				}
 			}
 		}
-		pods, err := s.podsOn(ctx, name)
+		pods, err := cluster.All[corev1.Pod](ctx, s.Cluster, &corev1.PodList{}, client.MatchingFields{"spec.nodeName": name}) // whose volumes can contain maps
 		if err != nil {
 			problems.Unseen = append(problems.Unseen, "pods of the node: "+told(err))
 		}
-		return send(view.NodeOf(cell, read, pods, s.Asked(ctx), problems))
+		return send(view.NodeOf(cell, read, pods, inventory.AskedBy(ctx, s.Cluster), problems))
 	})
-}
-
-// podsOn returns the pods of a node, whose volumes can contain maps.
-func (s *Server) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
-	var pods []corev1.Pod
-	err := cluster.Each(ctx, s.Cluster, &corev1.PodList{}, func(p *corev1.Pod) error {
-		pods = append(pods, *p)
-		return nil
-	}, cluster.OnNode(node))
-	return pods, err
 }
 
 func ownerIn(q url.Values) v1alpha1.BpfNodeOwner {
@@ -159,7 +153,7 @@ func (s *Server) followFailures(ctx context.Context) {
 			if !failing || read[owner] == d {
 				continue
 			}
-			nodes, err := s.failingNodes(ctx, owner, d.User)
+			nodes, err := s.failingNodes(ctx, owner)
 			if err != nil {
 				continue // until the next change; a user who can't read reports doesn't see on which nodes objects fail
 			}
@@ -184,12 +178,8 @@ func (f *facts) failingOf(owner v1alpha1.BpfNodeOwner) []string {
 	return f.failing[owner]
 }
 
-func (s *Server) failingNodes(ctx context.Context, owner v1alpha1.BpfNodeOwner, object v1alpha1.UserObject) ([]string, error) {
-	kind, err := cluster.KindOf(v1alpha1.UserKinds, owner.Kind)
-	if err != nil {
-		return nil, err
-	}
-	reports, err := cluster.Reports(ctx, s.Cluster, cluster.Named[v1alpha1.UserObject]{Kind: kind, Name: object.GetName()}, object.GetNamespace())
+func (s *Server) failingNodes(ctx context.Context, owner v1alpha1.BpfNodeOwner) ([]string, error) {
+	reports, err := cluster.Reports(ctx, s.Cluster, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -206,9 +196,9 @@ func (s *Server) failingNodes(ctx context.Context, owner v1alpha1.BpfNodeOwner, 
 
 // followComponents reads the problems of the node components from time to time.
 func (s *Server) followComponents(ctx context.Context) {
-	for {
-		problems, err := s.Components(ctx)
-		what := "problems of the node components"
+	const what = "problems of the node components"
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		problems, err := why.Problems(ctx, s.Cluster, s.Components)
 		s.facts.change(func() {
 			s.facts.components = problems
 			delete(s.facts.sources, what)
@@ -216,8 +206,5 @@ func (s *Server) followComponents(ctx context.Context) {
 				s.facts.sources[what] = &source{problem: told(err)}
 			}
 		})
-		if !sleep(ctx, clusterPace) {
-			return
-		}
-	}
+	}, clusterPace)
 }

@@ -62,7 +62,7 @@ func watchAll(ctx context.Context, c *cluster.Cluster, f *facts) error {
 func clientFor(config *rest.Config, group schema.GroupVersion) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.Timeout, config.QPS = runtime.ContentTypeJSON, 0, -1
-	return restclient.ForScheme(config, nil, group, cluster.Scheme())
+	return restclient.ForScheme(config, group, cluster.Scheme())
 }
 
 // resource is what a watch reads.

@@ -95,20 +95,26 @@ func Explain(f Facts) (Page, error) {
 	return page, nil
 }
 
+// BytecodeOf returns the reference or path of an object's bytecode.
+func BytecodeOf(o v1alpha1.UserObject) string {
+	bytecode := o.GetAppCommon().ByteCode
+	switch {
+	case bytecode.Image != nil:
+		return bytecode.Image.Url
+	case bytecode.Path != nil:
+		return *bytecode.Path
+	}
+	return ""
+}
+
 func describe(f Facts) Object {
 	common, status := f.Object.GetAppCommon(), f.Object.GetStatus()
 	o := Object{
 		Kind: f.Kind, Namespace: f.Object.GetNamespace(), Name: f.Object.GetName(), Deleting: f.Object.GetDeletionTimestamp() != nil,
-		NodeSelector: metav1.FormatLabelSelector(&common.NodeSelector),
+		NodeSelector: metav1.FormatLabelSelector(&common.NodeSelector), Bytecode: BytecodeOf(f.Object),
 	}
 	if len(common.NodeSelector.MatchLabels)+len(common.NodeSelector.MatchExpressions) == 0 {
 		o.NodeSelector = ""
-	}
-	switch {
-	case common.ByteCode.Image != nil:
-		o.Bytecode = common.ByteCode.Image.Url
-	case common.ByteCode.Path != nil:
-		o.Bytecode = *common.ByteCode.Path
 	}
 	if len(status.Conditions) > 0 {
 		c := status.Conditions[0]

@@ -5,6 +5,7 @@ package why
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/remedy"
@@ -194,8 +196,13 @@ func counted(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Problems returns the problems of the node components in the ConfigMap, with their solutions.
-func Problems(config *corev1.ConfigMap) []string {
+// Problems returns the problems of the node components in the ConfigMap of the namespace in which bpfman is installed,
+// with their solutions.
+func Problems(ctx context.Context, from client.Reader, namespace string) ([]string, error) {
+	var config corev1.ConfigMap
+	if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "bpfman-config"}, &config); err != nil {
+		return nil, err //nolint:wrapcheck // the caller adds what was read
+	}
 	var problems []string
 	for line := range strings.Lines(config.Annotations["bpfman.io/problems"]) {
 		problem := strings.TrimSpace(line)
@@ -204,5 +211,5 @@ func Problems(config *corev1.ConfigMap) []string {
 		}
 		problems = append(problems, problem)
 	}
-	return problems
+	return problems, nil
 }

@@ -33,7 +33,7 @@ type RBAC struct {
 func NewRBAC(config *rest.Config) (*RBAC, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = reviewTimeout
-	client, err := restclient.New(config, nil, authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
+	client, err := restclient.New(config, authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ package kinds
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -89,11 +88,11 @@ func Unread(err error) bool {
 }
 
 // NewClient returns a client for the kinds of the API. It decodes lists and events even if
-// they contain objects that can't be decoded. HTTPClient can be nil.
-func NewClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme) (rest.Interface, error) {
+// they contain objects that can't be decoded.
+func NewClient(config *rest.Config, scheme *runtime.Scheme) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeJSON
-	return restclient.WithSerializer(config, httpClient, v1alpha1.SchemeGroupVersion, lenient{
+	return restclient.WithSerializer(config, v1alpha1.SchemeGroupVersion, lenient{
 		serializer.WithoutConversionCodecFactory{CodecFactory: serializer.NewCodecFactory(scheme)}, scheme,
 	})
 }

@@ -36,7 +36,7 @@ func server(t *testing.T, answer func() (code int, body string)) *Kinds {
 	if err := v1alpha1.Install(scheme); err != nil {
 		t.Fatal(err)
 	}
-	api, err := NewClient(&rest.Config{Host: s.URL}, s.Client(), scheme)
+	api, err := NewClient(&rest.Config{Host: s.URL}, scheme)
 	if err != nil {
 		t.Fatal(err)
 	}

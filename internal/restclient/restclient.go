@@ -2,12 +2,12 @@
 // Copyright The bpfman-operator authors
 
 // Package restclient creates clients of one API group each. A clientset, or client-go's scheme, has the types of all
-// groups, which would need memory on each node.
+// groups, which would need memory on each node. All clients with the same configuration share connections, because
+// client-go keeps its transports.
 package restclient
 
 import (
 	"fmt"
-	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,34 +26,28 @@ func InCluster(userAgent string) (*rest.Config, error) {
 	return config, nil
 }
 
-// New returns a client for a group, whose types add adds. HTTPClient can be nil.
-func New(config *rest.Config, httpClient *http.Client, group schema.GroupVersion, add func(*runtime.Scheme) error) (rest.Interface, error) {
+// New returns a client for a group, whose types add adds.
+func New(config *rest.Config, group schema.GroupVersion, add func(*runtime.Scheme) error) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	if err := add(scheme); err != nil {
 		return nil, fmt.Errorf("register the types of %s: %w", group, err)
 	}
-	return ForScheme(config, httpClient, group, scheme)
+	return ForScheme(config, group, scheme)
 }
 
-// ForScheme returns a client for a group of a scheme. HTTPClient can be nil.
-func ForScheme(config *rest.Config, httpClient *http.Client, group schema.GroupVersion, scheme *runtime.Scheme) (rest.Interface, error) {
-	return WithSerializer(config, httpClient, group, serializer.NewCodecFactory(scheme).WithoutConversion())
+// ForScheme returns a client for a group of a scheme.
+func ForScheme(config *rest.Config, group schema.GroupVersion, scheme *runtime.Scheme) (rest.Interface, error) {
+	return WithSerializer(config, group, serializer.NewCodecFactory(scheme).WithoutConversion())
 }
 
-// WithSerializer returns a client for a group that encodes and decodes objects with a serializer. HTTPClient can be nil.
-func WithSerializer(config *rest.Config, httpClient *http.Client, group schema.GroupVersion, objects runtime.NegotiatedSerializer) (rest.Interface, error) {
+// WithSerializer returns a client for a group that encodes and decodes objects with a serializer.
+func WithSerializer(config *rest.Config, group schema.GroupVersion, objects runtime.NegotiatedSerializer) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &group, "/apis", objects
 	if group.Group == "" {
 		config.APIPath = "/api"
 	}
-	if httpClient == nil {
-		var err error
-		if httpClient, err = rest.HTTPClientFor(config); err != nil {
-			return nil, fmt.Errorf("create API client: %w", err)
-		}
-	}
-	client, err := rest.RESTClientForConfigAndClient(config, httpClient)
+	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("create client of %s: %w", group, err)
 	}

@@ -36,20 +36,13 @@ type Filter struct {
 	decisions      decisions
 }
 
-// NewFilter returns a filter that uses the API server in config. If httpClient is nil,
-// it creates a client from config.
-func NewFilter(config *rest.Config, httpClient *http.Client) (*Filter, error) {
-	if httpClient == nil {
-		var err error
-		if httpClient, err = rest.HTTPClientFor(config); err != nil {
-			return nil, fmt.Errorf("create API client: %w", err)
-		}
-	}
-	tokens, err := restclient.New(config, httpClient, authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme)
+// NewFilter returns a filter that uses the API server in config.
+func NewFilter(config *rest.Config) (*Filter, error) {
+	tokens, err := restclient.New(config, authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}
-	access, err := restclient.New(config, httpClient, authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
+	access, err := restclient.New(config, authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func protect(t *testing.T, log io.Writer) (*apiServer, http.Handler) {
 	api := &apiServer{t: t, asked: map[string]int{}}
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	filter, err := NewFilter(&rest.Config{Host: server.URL}, server.Client())
+	filter, err := NewFilter(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

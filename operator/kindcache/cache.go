@@ -58,23 +58,9 @@ func (s eventSource[request]) MarshalText() ([]byte, error) { return []byte(s.St
 // CRDs at that time. For other kinds, it asks the API server.
 func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 	known := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion})
-	add := func(name, resource string, namespaced bool) {
-		group := v1alpha1.SchemeGroupVersion
-		var scope meta.RESTScope = meta.RESTScopeRoot
-		if namespaced {
-			scope = meta.RESTScopeNamespace
-		}
-		known.AddSpecific(group.WithKind(name), group.WithResource(resource), group.WithResource(strings.ToLower(name)), scope)
+	for _, k := range v1alpha1.AllKinds() {
+		known.Add(k.GroupVersionKind(), k.Scope())
 	}
-	for _, k := range v1alpha1.UserKinds {
-		add(k.Name, k.Resource(), k.Namespaced)
-	}
-	for _, k := range v1alpha1.ProgramKinds {
-		add(k.Name, k.Resource(), k.Namespaced)
-	}
-	add(v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Resource(), v1alpha1.NodeKind.Namespaced)
-	add(v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource(), v1alpha1.PolicyKind.Namespaced)
-	add(v1alpha1.RolloutPolicyKind.Name, v1alpha1.RolloutPolicyKind.Resource(), v1alpha1.RolloutPolicyKind.Namespaced)
 	others, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("create REST mapper: %w", err)
@@ -90,7 +76,7 @@ func New(known *kinds.Kinds) cache.NewCacheFunc {
 }
 
 func newCache(known *kinds.Kinds, config *rest.Config, options cache.Options) (cache.Cache, error) {
-	api, err := kinds.NewClient(config, options.HTTPClient, options.Scheme)
+	api, err := kinds.NewClient(config, options.Scheme)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -26,26 +25,14 @@ func TestMapperKnowsTheKindsOfTheAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	type resource struct {
-		plural string
-		scope  meta.RESTScopeName
-	}
-	expected := map[schema.GroupVersionKind]resource{}
-	scopes := map[bool]meta.RESTScopeName{true: meta.RESTScopeNameNamespace, false: meta.RESTScopeNameRoot}
-	for _, k := range v1alpha1.UserKinds {
-		expected[k.GroupVersionKind()] = resource{k.Resource(), scopes[k.Namespaced]}
-	}
-	for _, k := range v1alpha1.ProgramKinds {
-		expected[k.GroupVersionKind()] = resource{k.Resource(), scopes[k.Namespaced]}
-	}
-	for gvk, want := range expected {
-		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	for _, k := range v1alpha1.AllKinds() {
+		mapping, err := mapper.RESTMapping(k.GroupVersionKind().GroupKind(), v1alpha1.SchemeGroupVersion.Version)
 		if err != nil {
-			t.Errorf("%s: %v", gvk, err)
+			t.Errorf("%s: %v", k.Name, err)
 			continue
 		}
-		if mapping.Resource != gvk.GroupVersion().WithResource(want.plural) || mapping.Scope.Name() != want.scope {
-			t.Errorf("%s: %s of scope %s", gvk, mapping.Resource, mapping.Scope.Name())
+		if namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; mapping.Resource != k.GroupVersionResource() || namespaced != k.Namespaced {
+			t.Errorf("%s: %s of scope %s", k.Name, mapping.Resource, mapping.Scope.Name())
 		}
 	}
 }

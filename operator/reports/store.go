@@ -71,7 +71,7 @@ func NewStore(known *kinds.Kinds) *Store {
 
 // SetupWithManager makes the manager fill the store while it is the leader.
 func (s *Store) SetupWithManager(mgr ctrl.Manager) error {
-	api, err := kinds.NewClient(mgr.GetConfig(), mgr.GetHTTPClient(), mgr.GetScheme())
+	api, err := kinds.NewClient(mgr.GetConfig(), mgr.GetScheme())
 	if err != nil {
 		return fmt.Errorf("read reports: %w", err)
 	}

@@ -315,7 +315,7 @@ func TestReflect(t *testing.T) {
 			defer server.Close()
 			scheme := runtime.NewScheme()
 			must(t, v1alpha1.Install(scheme))
-			api, err := kinds.NewClient(&rest.Config{Host: server.URL}, nil, scheme)
+			api, err := kinds.NewClient(&rest.Config{Host: server.URL}, scheme)
 			must(t, err)
 
 			s := NewStore(&kinds.Kinds{})

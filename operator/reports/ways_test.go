@@ -39,7 +39,7 @@ func TestWay(t *testing.T) {
 	config.QPS = -1
 	scheme := runtime.NewScheme()
 	must(t, v1alpha1.Install(scheme))
-	api, err := kinds.NewClient(config, nil, scheme)
+	api, err := kinds.NewClient(config, scheme)
 	must(t, err)
 	p := clusterScoped(NewStore(&kinds.Kinds{}))
 	start := time.Now()

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/kubelet"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
@@ -503,8 +504,7 @@ func (w *world) checkTables(name string, s node.Survey, pods map[string]types.UI
 	}
 	slices.Sort(want)
 	mounts := slices.DeleteFunc(slices.Clone(s.Mounts), func(mount string) bool {
-		pod, _, _ := strings.Cut(strings.TrimPrefix(mount, "bpf /var/lib/kubelet/pods/"), "/")
-		return w.others[types.UID(pod)]
+		return w.others[types.UID(kubelet.PodOf(mount))]
 	})
 	if !slices.Equal(mounts, want) {
 		p.add("mounts on %s: %q, want %q", name, mounts, want)

@@ -19,7 +19,7 @@ import (
 // serveMetrics serves metrics until ctx ends, to clients that the cluster's RBAC
 // authorizes.
 func serveMetrics(ctx context.Context, address string, gatherer prometheus.Gatherer, config *rest.Config, log logr.Logger) error {
-	filter, err := scrape.NewFilter(config, nil)
+	filter, err := scrape.NewFilter(config)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	defer inspector.Close()
 	tasks, ctx := errgroup.WithContext(ctx)
 	if o.metricsAddress != "0" {
-		filter, err := scrape.NewFilter(config, nil)
+		filter, err := scrape.NewFilter(config)
 		if err != nil {
 			return err
 		}

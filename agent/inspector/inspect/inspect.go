@@ -25,7 +25,6 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/daemon"
 	"github.com/bpfman/bpfman-operator/agent/inspector/inventory"
 	"github.com/bpfman/bpfman-operator/agent/inspector/network"
-	"github.com/bpfman/bpfman-operator/agent/inspector/pods"
 	"github.com/bpfman/bpfman-operator/agent/inspector/publish"
 	"github.com/bpfman/bpfman-operator/agent/inspector/report"
 	"github.com/bpfman/bpfman-operator/agent/inspector/runtimes"
@@ -100,7 +99,7 @@ func New(options Options) (*Inspector, error) {
 	}
 	return &Inspector{
 		options: options, inventory: found, daemon: connection, publisher: publisher,
-		owners: owners{ask: connection.Owners}, names: names{runtime: pods.Runtime{Run: options.HostRun}},
+		owners: owners{ask: connection.Owners}, names: names{run: options.HostRun},
 		averages: runtimes.Averages{Runs: options.Runs},
 	}, nil
 }
@@ -190,8 +189,7 @@ func (i *Inspector) once(ctx context.Context, scope inventory.Scope, now time.Ti
 	maps.Copy(failures, i.inventory.Failures())
 	facts.Owners, err = i.owners.known()
 	failures["bpfman daemon"] = err
-	facts.Names, err = i.names.known()
-	failures["pods"] = err
+	facts.Names, failures["pods"] = i.names.answer, i.names.err
 	facts.Last = i.last
 	status := report.Status(facts)
 	i.averages.Add(status, now)

@@ -13,10 +13,12 @@ import (
 // names contains the names of the node's pods. It asks for them when it finds a
 // container that it doesn't know.
 type names struct {
-	runtime pods.Runtime
+	// run is the path where the host's /run is mounted.
+	run string
 
 	answer pods.Names
-	err    error
+	// err is the reason if some couldn't be read.
+	err error
 	// strangers are containers that don't belong to the kubelet.
 	strangers map[string]bool
 }
@@ -46,7 +48,7 @@ func (n *names) want(ctx context.Context, facts *report.Facts, again bool) {
 		n.err = nil // no container is unknown
 		return
 	}
-	answer, err := n.runtime.List(ctx)
+	answer, err := pods.List(ctx, n.run)
 	if n.err = err; err != nil {
 		return
 	}
@@ -57,6 +59,3 @@ func (n *names) want(ctx context.Context, facts *report.Facts, again bool) {
 		}
 	}
 }
-
-// known returns the names, and the reason if some couldn't be read.
-func (n *names) known() (pods.Names, error) { return n.answer, n.err }

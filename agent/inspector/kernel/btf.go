@@ -23,21 +23,30 @@ const kernelBTF = "/sys/kernel/btf"
 
 const vmlinux = "vmlinux"
 
-// programFunction returns the name of a function in a program.
-func programFunction(program, typeID uint32) (string, error) {
+// ProgramTypes returns the types in a program's BTF. A program without BTF is an error.
+func ProgramTypes(program uint32) (*btf.Spec, error) {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(program))
 	if err != nil {
-		return "", fmt.Errorf("open program %d: %w", program, err)
+		return nil, fmt.Errorf("open program %d: %w", program, err)
 	}
 	defer p.Close()
 	types, err := p.Handle()
 	if err != nil {
-		return "", fmt.Errorf("open the types of program %d: %w", program, err)
+		return nil, fmt.Errorf("open the types of program %d: %w", program, err)
 	}
 	defer types.Close()
 	spec, err := types.Spec(nil)
 	if err != nil {
-		return "", fmt.Errorf("read the types of program %d: %w", program, err)
+		return nil, fmt.Errorf("read the types of program %d: %w", program, err)
+	}
+	return spec, nil
+}
+
+// programFunction returns the name of a function in a program.
+func programFunction(program, typeID uint32) (string, error) {
+	spec, err := ProgramTypes(program)
+	if err != nil {
+		return "", err
 	}
 	of, err := spec.TypeByID(btf.TypeID(typeID))
 	if err != nil {

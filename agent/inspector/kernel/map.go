@@ -33,14 +33,9 @@ var growing = []ebpf.MapType{
 
 // ReadMap reads the properties of a map, without its content.
 func ReadMap(id uint32) (Map, error) {
-	m, err := ebpf.NewMapFromID(ebpf.MapID(id))
+	info, err := infoOf(id)
 	if err != nil {
-		return Map{}, fmt.Errorf("open map %d: %w", id, err)
-	}
-	defer m.Close()
-	info, err := m.Info()
-	if err != nil {
-		return Map{}, fmt.Errorf("read map %d: %w", id, err)
+		return Map{}, err
 	}
 	memory, _ := info.Memlock()
 	if info.Flags&unix.BPF_F_NO_PREALLOC != 0 || slices.Contains(growing, info.Type) {
@@ -50,4 +45,17 @@ func ReadMap(id uint32) (Map, error) {
 		ID: id, Memory: memory, Name: info.Name, Type: MapType(uint32(info.Type)),
 		KeySize: info.KeySize, ValueSize: info.ValueSize, MaxEntries: info.MaxEntries,
 	}, nil
+}
+
+func infoOf(id uint32) (*ebpf.MapInfo, error) {
+	m, err := ebpf.NewMapFromID(ebpf.MapID(id))
+	if err != nil {
+		return nil, fmt.Errorf("open map %d: %w", id, err)
+	}
+	defer m.Close()
+	info, err := m.Info()
+	if err != nil {
+		return nil, fmt.Errorf("read map %d: %w", id, err)
+	}
+	return info, nil
 }

@@ -29,14 +29,9 @@ func Runs(id uint32) (count uint64, total time.Duration, err error) {
 
 // MapMemory returns the memory of a map according to the kernel, in bytes.
 func MapMemory(id uint32) (uint64, error) {
-	m, err := ebpf.NewMapFromID(ebpf.MapID(id))
+	info, err := infoOf(id)
 	if err != nil {
-		return 0, fmt.Errorf("open map %d: %w", id, err)
-	}
-	defer m.Close()
-	info, err := m.Info()
-	if err != nil {
-		return 0, fmt.Errorf("read the memory of map %d: %w", id, err)
+		return 0, err
 	}
 	bytes, _ := info.Memlock() // 0 if the kernel doesn't report it
 	return bytes, nil

@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Package live implements the commands that clients run through `kubectl exec` in the
-// inspector's container. Package apis/live defines their output, and when they end.
+// inspector's container. Package internal/live defines their output, and when they end.
 package live
 
 import (
@@ -21,37 +21,15 @@ import (
 // after kubectl or the connection dies.
 func whileRead(ctx context.Context, in io.Reader, allowed time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	heard := make(chan struct{})
+	silence := time.AfterFunc(allowed, cancel)
 	go func() {
-		defer close(heard)
+		defer cancel()
 		buffer := make([]byte, 64)
 		for {
 			if _, err := in.Read(buffer); err != nil {
 				return
 			}
-			select {
-			case heard <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	go func() {
-		defer cancel()
-		silence := time.NewTimer(allowed)
-		defer silence.Stop()
-		for {
-			select {
-			case _, more := <-heard:
-				if !more {
-					return
-				}
-				silence.Reset(allowed)
-			case <-silence.C:
-				return
-			case <-ctx.Done():
-				return
-			}
+			silence.Reset(allowed)
 		}
 	}()
 	return ctx, cancel

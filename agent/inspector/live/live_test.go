@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -83,38 +84,29 @@ func next[L any](t *testing.T, lines <-chan L, wanted func(L) bool) L {
 }
 
 func TestWhileRead(t *testing.T) {
-	t.Run("its reader hangs up", func(t *testing.T) {
-		in, speak := io.Pipe()
-		ctx, cancel := whileRead(t.Context(), in, time.Hour)
-		defer cancel()
-		if _, err := speak.Write([]byte("\n")); err != nil {
-			t.Fatal(err)
-		}
-		if ctx.Err() != nil {
-			t.Fatal("it ended while somebody read")
-		}
-		speak.Close()
-		<-ctx.Done()
-	})
-	t.Run("its reader is silent", func(t *testing.T) {
-		in, _ := io.Pipe()
-		ctx, cancel := whileRead(t.Context(), in, time.Millisecond)
-		defer cancel()
-		<-ctx.Done()
-	})
-	t.Run("a word prolongs it", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		in, speak := io.Pipe()
 		ctx, cancel := whileRead(t.Context(), in, time.Second)
 		defer cancel()
-		for start := time.Now(); time.Since(start) < 1500*time.Millisecond; {
-			if _, err := speak.Write([]byte("\n")); err != nil {
-				t.Fatal(err)
+		for range 3 {
+			time.Sleep(900 * time.Millisecond) //nolint:forbidigo // in the bubble, the clock isn't real
+			if _, err := speak.Write([]byte("\n")); err != nil || ctx.Err() != nil {
+				t.Fatalf("it ended while its reader spoke: %v, %v", err, ctx.Err())
 			}
-			select {
-			case <-ctx.Done():
-				t.Fatal("it ended while somebody read")
-			case <-time.After(100 * time.Millisecond):
-			}
+		}
+		start := time.Now()
+		<-ctx.Done()
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("it ended after %v of silence", took)
+		}
+
+		ctx, cancel = whileRead(t.Context(), in, time.Hour)
+		defer cancel()
+		start = time.Now()
+		speak.Close()
+		<-ctx.Done()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it ended %v after its reader hung up", took)
 		}
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
@@ -83,17 +82,7 @@ func sectionType(of live.Map) (btf.Type, error) {
 // sectionIn returns the type of a section from a program's BTF. If the program has none, or it can't be read, it
 // returns nil, and the content is shown as hexadecimal digits.
 func sectionIn(program uint32, name string) btf.Type {
-	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(program))
-	if err != nil {
-		return nil
-	}
-	defer p.Close()
-	handle, err := p.Handle()
-	if err != nil {
-		return nil
-	}
-	defer handle.Close()
-	spec, err := handle.Spec(nil)
+	spec, err := kernel.ProgramTypes(program)
 	if err != nil {
 		return nil
 	}

@@ -5,7 +5,9 @@ package metrics
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -57,14 +59,11 @@ func (c *Collector) count() map[programKey]ran {
 // the last scrape to the rest. If one of those gets a series later, the rest keeps its value, because
 // a counter must not decrease.
 func (c *Collector) choose(since map[programKey]ran) {
-	keys := make([]programKey, 0, len(c.series))
-	for key := range c.series {
-		keys = append(keys, key)
+	times := map[programKey]time.Duration{}
+	for key, s := range c.series {
+		times[key] = s.total
 	}
-	slices.SortFunc(keys, func(a, b programKey) int {
-		return cmp.Or(cmp.Compare(c.series[b].total, c.series[a].total), slices.Compare(a.labels(), b.labels()))
-	})
-	for i, key := range keys {
+	for i, key := range largest(times, programKey.labels) {
 		c.series[key].shown = i < maxSeries
 		if !c.series[key].shown {
 			c.rest.add(since[key])
@@ -139,13 +138,8 @@ func (c *Collector) collectMaps(out chan<- prometheus.Metric) {
 }
 
 // largest returns the keys, sorted by descending values.
-func largest[K comparable](values map[K]float64, labels func(K) []string) []K {
-	keys := make([]K, 0, len(values))
-	for key := range values {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b K) int {
+func largest[K comparable, V cmp.Ordered](values map[K]V, labels func(K) []string) []K {
+	return slices.SortedFunc(maps.Keys(values), func(a, b K) int {
 		return cmp.Or(cmp.Compare(values[b], values[a]), slices.Compare(labels(a), labels(b)))
 	})
-	return keys
 }

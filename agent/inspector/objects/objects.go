@@ -33,7 +33,7 @@ type Cluster struct {
 
 // New returns the Cluster for the inspector of a node.
 func New(config *rest.Config, node string) (*Cluster, error) {
-	client, err := restclient.New(config, nil, v1alpha1.SchemeGroupVersion, v1alpha1.Install)
+	client, err := restclient.New(config, v1alpha1.SchemeGroupVersion, v1alpha1.Install)
 	if err != nil {
 		return nil, err
 	}

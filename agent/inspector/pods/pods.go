@@ -29,15 +29,10 @@ type Names struct {
 	ByContainer, ByPod map[string]Name
 }
 
-// Runtime is the node's container runtime.
-type Runtime struct {
-	// Run is the path where the host's /run is mounted.
-	Run string
-}
-
-// List returns the names of all containers and sandboxes of the runtime.
-func (r Runtime) List(ctx context.Context) (Names, error) {
-	conn, socket, err := cri.Dial(r.Run)
+// List returns the names of all containers and sandboxes of the node's container runtime. run is the path where the
+// host's /run is mounted.
+func List(ctx context.Context, run string) (Names, error) {
+	conn, socket, err := cri.Dial(run)
 	if err != nil {
 		return Names{}, err
 	}

@@ -39,7 +39,7 @@ type Pace struct {
 // DefaultPace results in 17 reads per second with 5,000 nodes.
 var DefaultPace = Pace{Write: 10 * time.Second, Check: 5 * time.Minute, Retry: time.Second}
 
-// deadline bounds one request.
+// deadline bounds the requests of one write.
 const deadline = 30 * time.Second
 
 // Publisher writes one BpfNode.
@@ -58,7 +58,7 @@ type Publisher struct {
 
 // New returns a publisher for the BpfNode of a node.
 func New(config *rest.Config, node string, pace Pace, log *slog.Logger) (*Publisher, error) {
-	client, err := restclient.New(config, nil, v1alpha1.SchemeGroupVersion, v1alpha1.Install)
+	client, err := restclient.New(config, v1alpha1.SchemeGroupVersion, v1alpha1.Install)
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +143,8 @@ func (p *Publisher) write(ctx context.Context) (bool, error) {
 	if wanted == nil {
 		return false, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
 	wrote := false
 	if p.written == nil {
 		node, err := p.get(ctx)
@@ -195,8 +197,6 @@ func date(conflicts, before []v1alpha1.BpfNodeConflict, now metav1.Time) {
 }
 
 func (p *Publisher) get(ctx context.Context) (*v1alpha1.BpfNode, error) {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
 	node := &v1alpha1.BpfNode{}
 	if err := p.api.Get().Resource(v1alpha1.NodeKind.Resource()).Name(p.node).Do(ctx).Into(node); err != nil {
 		return nil, fmt.Errorf("read BpfNode %s: %w", p.node, err)
@@ -210,8 +210,6 @@ func (p *Publisher) create(ctx context.Context) (*v1alpha1.BpfNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
 	node := &v1alpha1.BpfNode{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.NodeKind.Name},
 		ObjectMeta: metav1.ObjectMeta{Name: p.node, OwnerReferences: []metav1.OwnerReference{owner}},
@@ -223,8 +221,6 @@ func (p *Publisher) create(ctx context.Context) (*v1alpha1.BpfNode, error) {
 }
 
 func (p *Publisher) update(ctx context.Context, node *v1alpha1.BpfNode) (*v1alpha1.BpfNode, error) {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
 	node.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.NodeKind.Name}
 	updated := &v1alpha1.BpfNode{}
 	if err := p.api.Put().Resource(v1alpha1.NodeKind.Resource()).Name(p.node).SubResource("status").Body(node).Do(ctx).Into(updated); err != nil {
@@ -235,8 +231,6 @@ func (p *Publisher) update(ctx context.Context, node *v1alpha1.BpfNode) (*v1alph
 
 // annotate sets the annotation for the operator, which writing the status can't.
 func (p *Publisher) annotate(ctx context.Context, health string) (*v1alpha1.BpfNode, error) {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": p.written.ResourceVersion, "annotations": map[string]string{v1alpha1.AnnotationObjectHealth: health},
 	}})
@@ -252,8 +246,6 @@ func (p *Publisher) annotate(ctx context.Context, health string) (*v1alpha1.BpfN
 
 // owner returns a reference to the Node. It requests only the Node's metadata.
 func (p *Publisher) owner(ctx context.Context) (metav1.OwnerReference, error) {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
 	body, err := p.api.Get().AbsPath("/api/v1/nodes", p.node).
 		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").DoRaw(ctx)
 	if err != nil {

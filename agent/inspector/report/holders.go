@@ -5,12 +5,12 @@ package report
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/agent/inspector/process"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/kubelet"
 )
 
 // Values of BpfNodeHolder.Holds, in the order of the list of holders.
@@ -47,8 +47,9 @@ func holders(facts *Facts) map[uint32][]v1alpha1.BpfNodeHolder {
 	for _, pin := range facts.Pins {
 		holder := v1alpha1.BpfNodeHolder{Path: Text(pin.Path)}
 		all.place(&holder, pin.Place)
-		if holder.Pod == "" {
-			holder.Namespace, holder.Pod = all.podOfPath(pin.Path)
+		if uid := kubelet.PodOf(pin.Path); uid != "" && holder.Pod == "" {
+			name := facts.Names.ByPod[uid]
+			holder.Namespace, holder.Pod = Text(name.Namespace), Text(name.Pod)
 		}
 		all.add(pin.Behind, holder)
 	}
@@ -92,18 +93,6 @@ func (h *heldBy) place(holder *v1alpha1.BpfNodeHolder, place process.Place) {
 		return
 	}
 	holder.Container = place.Container // a container that isn't the kubelet's has only an id
-}
-
-// podDirectory matches the kubelet's directory for a pod.
-var podDirectory = regexp.MustCompile(`/pods/([0-9a-f-]{32,36})/`)
-
-// podOfPath returns the pod that a volume's file belongs to.
-func (h *heldBy) podOfPath(path string) (namespace, pod string) {
-	if match := podDirectory.FindStringSubmatch(path); match != nil {
-		name := h.facts.Names.ByPod[match[1]]
-		return Text(name.Namespace), Text(name.Pod)
-	}
-	return "", ""
 }
 
 // inOrder sorts holders, with processes before pins, and removes duplicates.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/kubelet"
 )
 
 // Status returns everything that was found, without conflicts and conditions.
@@ -47,7 +48,7 @@ func Status(facts *Facts) *v1alpha1.BpfNodeStatus {
 	for _, pin := range facts.Pins {
 		if id := pin.Behind.Map; id != 0 {
 			pins[id] = append(pins[id], Text(pin.Path))
-			mounted[id] = mounted[id] || podDirectory.MatchString(pin.Path)
+			mounted[id] = mounted[id] || kubelet.PodOf(pin.Path) != ""
 		}
 	}
 	for _, m := range facts.Maps {

@@ -18,27 +18,16 @@ const maxText = 4096
 // that different texts stay different. Characters that change the direction of text
 // aren't printable.
 func Text(raw string) string {
-	plain := true
-	for _, r := range raw {
-		if r == '\\' || r == utf8.RuneError || !strconv.IsPrint(r) {
-			plain = false
-			break
-		}
-	}
-	if plain && len(raw) <= maxText {
+	if len(raw) <= maxText && !strings.ContainsFunc(raw, special) {
 		return raw
 	}
 	var out strings.Builder
 	for len(raw) > 0 {
 		r, size := utf8.DecodeRuneInString(raw)
 		escaped := raw[:size]
-		switch {
-		case r == utf8.RuneError && size == 1:
-			escaped = `\x` + hex(raw[0])
-		case r == '\\':
-			escaped = `\\`
-		case !strconv.IsPrint(r):
-			escaped = strings.Trim(strconv.QuoteRune(r), "'")
+		if special(r) {
+			escaped = strconv.Quote(escaped)
+			escaped = escaped[1 : len(escaped)-1]
 		}
 		if out.Len()+len(escaped) > maxText-len(cut) {
 			out.WriteString(cut)
@@ -50,10 +39,8 @@ func Text(raw string) string {
 	return out.String()
 }
 
+// special reports whether a character can need an escape. RuneError can be an invalid byte.
+func special(r rune) bool { return r == '\\' || r == utf8.RuneError || !strconv.IsPrint(r) }
+
 // cut marks the end of a truncated text.
 const cut = "…"
-
-func hex(b byte) string {
-	const digits = "0123456789abcdef"
-	return string([]byte{digits[b>>4], digits[b&0xf]})
-}

@@ -6,7 +6,6 @@ package object
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -117,10 +116,4 @@ func programType(section string) string {
 		return "xdp"
 	}
 	return cmp.Or(sections[prefix].kind, prefix)
-}
-
-var wordStart = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
-
-func snakeCase(name string) string {
-	return strings.ToLower(wordStart.ReplaceAllString(name, "${1}${3}_${2}${4}"))
 }

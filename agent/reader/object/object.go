@@ -40,8 +40,8 @@ type Object struct {
 	// BTF means that the object describes its types.
 	BTF bool `json:"btf"`
 	// Helpers are the functions of the kernel that the code calls, and MapTypes the types
-	// of all maps, including those for global data. Both have the names of package
-	// apis/reader.
+	// of all maps, including those for global data. Both have the names of
+	// reader.Object.
 	Helpers  []string `json:"helpers,omitempty"`
 	MapTypes []string `json:"mapTypes,omitempty"`
 	// Needs is what the programs need of a kernel, except for helpers and types of maps.
@@ -70,8 +70,7 @@ type Program struct {
 // Map is a map that the programs define.
 type Map struct {
 	Name string `json:"name"`
-	// Type is the type, as in the label of a bytecode image, such as hash or
-	// per_cpu_array. Number is the kernel's number of the type.
+	// Type is the type, with the names of MapTypes. Number is the kernel's number of the type.
 	Type   string `json:"type"`
 	Number uint32 `json:"-"`
 	// KeySize and ValueSize are in bytes. MaxEntries can also be a size in bytes, for
@@ -199,7 +198,7 @@ func (o *Object) declared(readable []byte) (err error) {
 		}
 		// The compiler's data sections are also maps.
 		if !strings.HasPrefix(name, ".") {
-			o.Maps = append(o.Maps, Map{name, snakeCase(m.Type.String()), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName, len(m.Contents) > 0})
+			o.Maps = append(o.Maps, Map{name, mapType(m.Type), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName, len(m.Contents) > 0})
 		}
 		if plain.Truncate(name, maxName) != name {
 			return fmt.Errorf("the name of its map %s has more than %d bytes, or isn't printable", plain.Quote(name), maxName)
@@ -220,6 +219,7 @@ func malformed(err *error) {
 	}
 }
 
+// mapType returns the name that the kernel and bpftool use for a type.
 func mapType(t ebpf.MapType) string {
 	if name, known := maptype.Name(uint32(t)); known {
 		return name

@@ -564,16 +564,6 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-func TestSnakeCase(t *testing.T) {
-	for name, want := range map[string]string{
-		"Hash": "hash", "PerCPUArray": "per_cpu_array", "LPMTrie": "lpm_trie", "RingBuf": "ring_buf",
-	} {
-		if got := snakeCase(name); got != want {
-			t.Errorf("snakeCase(%q) = %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestProgramType(t *testing.T) {
 	for section, want := range map[string]string{
 		"xdp": "xdp", "xdp.frags": "xdp", "classifier": "tc", "classifier/ingress": "tc", "uprobe": "uprobe", "tp/sched/sched_switch": "tracepoint",

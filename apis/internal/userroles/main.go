@@ -7,6 +7,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -27,31 +28,24 @@ const (
 	toAdmin = "rbac.authorization.k8s.io/aggregate-to-admin"
 )
 
+// reports are the kinds that the agent and the inspector write.
+var reports = []string{"BpfNsProgram", "BpfProgram", "BpfNode"}
+
 // changing lists the verbs for full access to objects.
 const changing = "create, delete, deletecollection, get, list, patch, update, watch"
 
 func main() {
 	fmt.Print(header)
-	for _, kind := range v1alpha1.UserKinds {
-		label := ""
-		if kind.Namespaced {
-			label = toAdmin
+	for _, kind := range v1alpha1.AllKinds() {
+		if !slices.Contains(reports, kind.Name) {
+			label := ""
+			if kind.Namespaced {
+				label = toAdmin
+			}
+			fmt.Print(role(kind.Name, kind.Resource(), "editor", label, changing))
 		}
-		fmt.Print(role(kind.Name, kind.Resource(), "editor", label, changing))
-		fmt.Print(viewer(kind.Name, kind.Resource()))
+		fmt.Print(role(kind.Name, kind.Resource(), "viewer", toView, "get, list, watch"))
 	}
-	for _, kind := range v1alpha1.ProgramKinds {
-		fmt.Print(viewer(kind.Name, kind.Resource()))
-	}
-	fmt.Print(viewer(v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Resource()))
-	fmt.Print(role(v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource(), "editor", "", changing))
-	fmt.Print(viewer(v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource()))
-	fmt.Print(role(v1alpha1.RolloutPolicyKind.Name, v1alpha1.RolloutPolicyKind.Resource(), "editor", "", changing))
-	fmt.Print(viewer(v1alpha1.RolloutPolicyKind.Name, v1alpha1.RolloutPolicyKind.Resource()))
-}
-
-func viewer(kind, resource string) string {
-	return role(kind, resource, "viewer", toView, "get, list, watch")
 }
 
 // role returns the manifest of one ClusterRole, with the name that upstream uses.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
@@ -114,7 +113,7 @@ func (o chainOptions) run(ctx context.Context, connect cluster.Connect, streams 
 	}
 	var links []inventory.Link
 	err = c.BpfNodes(ctx, []string{o.node}, func(node *v1alpha1.BpfNode) error {
-		links = inventory.Chains(node.Status, askedBy(ctx, c))
+		links = inventory.Chains(node.Status, inventory.AskedBy(ctx, c))
 		return nil
 	})
 	if err != nil {
@@ -142,30 +141,4 @@ func groupLinks(links []inventory.Link, alike bool) []listedLink {
 		rows = append(rows, listedLink{l, 1})
 	}
 	return rows
-}
-
-// askedBy returns a function that reads the settings from objects. It reads each object once. If an
-// object can't be read, the settings are empty.
-func askedBy(ctx context.Context, from client.Reader) func(v1alpha1.BpfNodeOwner, string) inventory.Settings {
-	read := map[v1alpha1.BpfNodeOwner]v1alpha1.UserObject{}
-	return func(owner v1alpha1.BpfNodeOwner, function string) inventory.Settings {
-		object, known := read[owner]
-		if !known {
-			object = get(ctx, from, owner)
-			read[owner] = object
-		}
-		return inventory.SettingsOf(object, function)
-	}
-}
-
-func get(ctx context.Context, from client.Reader, owner v1alpha1.BpfNodeOwner) v1alpha1.UserObject {
-	kind, err := cluster.KindOf(v1alpha1.UserKinds, owner.Kind)
-	if err != nil {
-		return nil
-	}
-	object := kind.New()
-	if err := from.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}, object); err != nil {
-		return nil
-	}
-	return object
 }

@@ -42,7 +42,7 @@ func completeUserObject(connect cluster.Connect) cobra.CompletionFunc {
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 		}
-		kind, err := cluster.KindOf(v1alpha1.UserKinds, typed)
+		kind, err := cluster.KindOf(typed)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -39,7 +39,7 @@ func clusterOf(objects ...client.Object) cluster.Connect {
 		}),
 	}
 	return func() (*cluster.Cluster, error) {
-		return &cluster.Cluster{Reader: reader, API: api, Namespace: "team"}, nil
+		return &cluster.Cluster{Reader: reader, Writer: reader, API: api, Namespace: "team"}, nil
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -136,26 +135,30 @@ func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	if err != nil {
 		return err
 	}
-	show := newDumps(o, streams, len(asked))
-	err = inspectors.Each(asked, func(i inspectors.Inspector) error {
-		return inspectors.Ask(ctx, i, show.taker(i.Node), o.question(asks[i.Node])...)
+	screen := newScreen(streams.Out)
+	every := o.interval
+	if !o.watch {
+		every = 0
+	}
+	rounds := inspectors.Rounds[inspectors.Dump]{Asked: len(asked), Show: func(dumps map[string]inspectors.Dump, _ map[string]error) error {
+		if len(dumps) == 0 {
+			return nil
+		}
+		if o.watch {
+			if err := screen.next(); err != nil {
+				return err
+			}
+		}
+		return o.print(streams, dumps)
+	}}
+	return inspectors.Each(asked, func(i inspectors.Inspector) error {
+		which := asks[i.Node]
+		if o.id != 0 {
+			which = []string{"--map", number(o.id)}
+		}
+		err := inspectors.AskDump(ctx, i, o.limit, every, func(d inspectors.Dump) error { return rounds.Answered(i.Node, d) }, which...)
+		return errors.Join(err, rounds.Ended(i.Node, err))
 	})
-	if o.watch {
-		return err
-	}
-	return errors.Join(err, show.flush())
-}
-
-// question returns the command for an inspector, about the map of --map-id or the one that the arguments specify.
-func (o dumpOptions) question(which []string) []string {
-	question := []string{live.CommandDump, "--limit", strconv.Itoa(o.limit)}
-	if o.watch {
-		question = append(question, "--every", o.interval.String())
-	}
-	if o.id != 0 {
-		which = []string{"--map", strconv.FormatUint(uint64(o.id), 10)}
-	}
-	return append(question, which...)
 }
 
 // ofObject returns the arguments that specify an object's map, by node.
@@ -201,89 +204,26 @@ func sectionOf(reports []v1alpha1.ProgramObject, name string) map[string][]strin
 	return asks
 }
 
-// dumps collects the answers of inspectors, and prints them: once at the end, or, with --watch, each time that all
-// inspectors have answered.
-type dumps struct {
-	options dumpOptions
-	streams genericiooptions.IOStreams
-	screen  screen
-	nodes   int
-
-	mu      sync.Mutex
-	entries map[string][]dumped // by node
-	partial map[string]live.End
-}
-
-func newDumps(o dumpOptions, streams genericiooptions.IOStreams, nodes int) *dumps {
-	return &dumps{options: o, streams: streams, screen: newScreen(streams.Out), nodes: nodes, entries: map[string][]dumped{}, partial: map[string]live.End{}}
-}
-
-// taker returns a function that handles the answers of a node.
-func (d *dumps) taker(node string) func(live.DumpLine) error {
-	var of live.Map
-	var entries []dumped
-	return func(line live.DumpLine) error {
-		switch {
-		case line.Map != nil:
-			of, entries = *line.Map, nil
-		case line.Entry != nil:
-			entries = append(entries, dumped{node, of.Name, of.ID, line.Entry.Key, line.Entry.Value, line.Entry.PerCPU, line.Entry.Variable})
-		case line.End != nil:
-			return d.took(node, entries, *line.End)
-		}
-		return nil
-	}
-}
-
-func (d *dumps) took(node string, entries []dumped, end live.End) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.entries[node], d.partial[node] = entries, end
-	if !d.options.watch || len(d.entries) < d.nodes {
-		return nil
-	}
-	if err := d.screen.next(); err != nil {
-		return err
-	}
-	err := d.print()
-	clear(d.entries)
-	return err
-}
-
-// flush prints the collected entries.
-func (d *dumps) flush() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.entries) == 0 {
-		return nil // all of them failed
-	}
-	return d.print()
-}
-
-func (d *dumps) print() error {
+// print prints the dumps of all nodes.
+func (o dumpOptions) print(streams genericiooptions.IOStreams, byNode map[string]inspectors.Dump) error {
 	var all []dumped
-	for _, node := range slices.Sorted(maps.Keys(d.entries)) {
-		all = append(all, d.entries[node]...)
+	var remarks []string
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		d := byNode[node]
+		for _, e := range d.Entries {
+			all = append(all, dumped{node, d.Map.Name, d.Map.ID, e.Key, e.Value, e.PerCPU, e.Variable})
+		}
+		switch {
+		case d.End.Truncated:
+			remarks = append(remarks, fmt.Sprintf("Node %s has more than %d entries: --limit 0 shows all.", node, d.End.Entries))
+		case d.End.Changed:
+			remarks = append(remarks, fmt.Sprintf("Node %s: the map changed while it was read; entries may be missing.", node))
+		case len(d.Entries) == 0:
+			remarks = append(remarks, fmt.Sprintf("Node %s: the map has no entries.", node))
+		}
 	}
-	if err := dumpTable.Print(d.streams.Out, d.options.format, all); err != nil {
+	if err := dumpTable.Print(streams.Out, o.format, all); err != nil {
 		return err
 	}
-	for _, node := range slices.Sorted(maps.Keys(d.partial)) {
-		end := d.partial[node]
-		var remark string
-		switch {
-		case end.Truncated:
-			remark = fmt.Sprintf("Node %s has more than %d entries: --limit 0 shows all.", node, end.Entries)
-		case end.Changed:
-			remark = fmt.Sprintf("Node %s: the map changed while it was read; entries may be missing.", node)
-		case len(d.entries[node]) == 0:
-			remark = fmt.Sprintf("Node %s: the map has no entries.", node)
-		default:
-			continue
-		}
-		if _, err := fmt.Fprintln(d.streams.ErrOut, remark); err != nil {
-			return fmt.Errorf("print: %w", err)
-		}
-	}
-	return nil
+	return remark(streams.ErrOut, remarks)
 }

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -186,10 +185,10 @@ The reference by digest, which you can use as an object's bytecode.image.url, is
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			image, closeIt, err := buildOrOpen(files, from)
+			defer closeIt()
 			if err != nil {
 				return err
 			}
-			defer closeIt()
 			// Push only bytecode.
 			if err := warn(c.ErrOrStderr(), image); err != nil {
 				return err
@@ -241,11 +240,7 @@ func buildOrOpen(files []string, from string) (partial.WithRawManifest, func(), 
 		image, _, err := build(files)
 		return image, func() {}, err
 	}
-	image, _, closeIt, err := bytecodeimage.OpenLayout(from)
-	if err != nil {
-		return nil, nil, err
-	}
-	return image, closeIt, nil
+	return bytecodeimage.OpenLayout(from)
 }
 
 // BytecodeImage is the output of "image inspect".
@@ -339,13 +334,12 @@ func inspect(ctx context.Context, registries *bytecodeimage.Registries, source s
 		return image, false, nil
 	}
 	var content partial.WithRawManifest
-	var digest v1.Hash
 	if local {
 		var closeIt func()
-		content, digest, closeIt, err = bytecodeimage.OpenLayout(source)
+		content, closeIt, err = bytecodeimage.OpenLayout(source)
 		defer closeIt()
 	} else {
-		content, digest, err = registries.Get(ctx, source)
+		content, err = registries.Get(ctx, source)
 	}
 	switch {
 	case err != nil && local:
@@ -355,10 +349,14 @@ func inspect(ctx context.Context, registries *bytecodeimage.Registries, source s
 	case err != nil:
 		return nil, false, err
 	}
-	image.Digest = digest.String()
-	if image.Objects, err = bytecodeimage.Read(content); err != nil {
+	digest, err := partial.Digest(content)
+	if err == nil {
+		image.Objects, err = bytecodeimage.Read(content)
+	}
+	if err != nil {
 		return nil, false, fmt.Errorf("image %s: %w", source, err)
 	}
+	image.Digest = digest.String()
 	return image, !local, nil
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/cli/output"
 	"github.com/bpfman/bpfman-operator/cli/terminal"
-	"github.com/bpfman/bpfman-operator/internal/maptype"
 )
 
 func printImage(w io.Writer, flags *output.Flags, image *BytecodeImage) error {
@@ -88,7 +87,7 @@ var programColumns = []output.Column[object.Program]{
 
 var mapColumns = []output.Column[object.Map]{
 	{Name: "NAME", Cell: func(m object.Map) any { return m.Name }},
-	{Name: "TYPE", Cell: func(m object.Map) any { return mapType(m) }},
+	{Name: "TYPE", Cell: func(m object.Map) any { return m.Type }},
 	{Name: "KEY", Cell: func(m object.Map) any { return int64(m.KeySize) }},
 	{Name: "VALUE", Cell: func(m object.Map) any { return int64(m.ValueSize) }},
 	{Name: "ENTRIES", Cell: func(m object.Map) any { return int64(m.MaxEntries) }},
@@ -98,14 +97,6 @@ var mapColumns = []output.Column[object.Map]{
 		}
 		return ""
 	}},
-}
-
-// mapType returns the kernel's name of the type, as other commands print it.
-func mapType(m object.Map) string {
-	if name, known := maptype.Name(m.Number); known {
-		return name
-	}
-	return m.Type
 }
 
 func variableColumns(byteOrder string) []output.Column[object.Variable] {

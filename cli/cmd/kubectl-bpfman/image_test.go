@@ -37,6 +37,16 @@ func execute(t *testing.T, connect cluster.Connect, args ...string) (out, messag
 	return stdout.String(), stderr.String(), err
 }
 
+// refuses checks that each command line prints nothing, and results in an error that contains its key.
+func refuses(t *testing.T, connect cluster.Connect, command string, refused map[string][]string) {
+	t.Helper()
+	for want, args := range refused {
+		if out, _, err := execute(t, connect, append([]string{command}, args...)...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
+			t.Errorf("%q: printed %q, error %v, want %q", args, out, err, want)
+		}
+	}
+}
+
 func requireObjects(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(objects + "globals.o"); err != nil {
@@ -113,9 +123,7 @@ func TestImageOfADirectory(t *testing.T) {
 	if want := "counter_bpfel.o [\"linux/amd64\",\"linux/ppc64le\",\"linux/riscv64\"]\ncounter_arm64_bpfel.o [\"linux/arm64\"]\n"; err != nil || !sameLines(out, want) {
 		t.Errorf("printed %s, error %v, want %s", out, err, want)
 	}
-	if _, _, err := execute(t, clusterOf(), "image", "build", "-f", t.TempDir(), "-o", archive); err == nil || !strings.Contains(err.Error(), "has no object files") {
-		t.Errorf("error %v", err)
-	}
+	refuses(t, clusterOf(), "image", map[string][]string{"has no object files": {"build", "-f", t.TempDir(), "-o", archive}})
 }
 
 // An executable's object is for the executable's architecture, unless the flag says otherwise.
@@ -156,9 +164,7 @@ func TestImageOfAnExecutable(t *testing.T) {
 		t.Errorf("printed %s, error %v", out, err)
 	}
 	for _, args := range [][]string{{"build", "-f", tools, "-o", archive}, {"inspect", tools, "--as", "application", "--image", "quay.io/a"}} {
-		if _, _, err := execute(t, clusterOf(), append([]string{"image"}, args...)...); err == nil || !strings.Contains(err.Error(), "contains 2 eBPF objects") {
-			t.Errorf("%q: error %v", args, err)
-		}
+		refuses(t, clusterOf(), "image", map[string][]string{"contains 2 eBPF objects": args})
 	}
 }
 
@@ -174,7 +180,7 @@ func TestImageRefuses(t *testing.T) {
 	if err := os.WriteFile(text, []byte("no object"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for want, args := range map[string][]string{
+	refuses(t, clusterOf(), "image", map[string][]string{
 		`required flag(s) "filename", "output" not set`:  {"build"},
 		"absent.o: no such file or directory":            {"build", "-f", "absent.o", "-o", archive},
 		"text.o: read eBPF object: it isn't an ELF file": {"build", "-f", text, "-o", archive},
@@ -187,9 +193,5 @@ func TestImageRefuses(t *testing.T) {
 		"--as needs --image too":                         {"inspect", objects + "globals.o", "--as", "tracepoint"},
 		`"pod" is not one of the kinds`:                  {"inspect", objects + "globals.o", "--as", "pod", "--image", "a"},
 		"NAME_UNKNOWN":                                   {"inspect", address + "/absent:v1", ca},
-	} {
-		if out, _, err := execute(t, clusterOf(), append([]string{"image"}, args...)...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
-			t.Errorf("%q: printed %q, error %v, want %q", args, out, err, want)
-		}
-	}
+	})
 }

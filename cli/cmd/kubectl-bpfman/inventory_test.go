@@ -4,14 +4,12 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
 
 	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -21,13 +19,11 @@ import (
 // some objects.
 func executed(t *testing.T, objects []client.Object, arguments ...string) string {
 	t.Helper()
-	var out bytes.Buffer
-	command := root(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}, clusterOf(objects...))
-	command.SetArgs(arguments)
-	if err := command.ExecuteContext(t.Context()); err != nil {
+	out, messages, err := execute(t, clusterOf(objects...), arguments...)
+	if err != nil {
 		return "error: " + err.Error() + "\n"
 	}
-	return out.String()
+	return out + messages
 }
 
 // inspected returns two nodes. On the first one, some names contain escape sequences for

@@ -18,7 +18,6 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/objectmaps"
 	"github.com/bpfman/bpfman-operator/cli/output"
-	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
 const mapsLong = `List the maps of an object on each node where it is loaded: the kernel ID, type, and size of each map, and where it is pinned.
@@ -118,23 +117,17 @@ func (o mapsOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	}
 	switch {
 	case len(reports) > 0 && len(listed) == 0:
-		unseen = append(unseen, errors.New("none of its maps is pinned; global variables are listed when the inspector of a node has found them"))
+		unseen = append(unseen, "none of its maps is pinned; global variables are listed when the inspector of a node has found them")
 	case len(reports) == 0:
-		unseen = append(unseen, fmt.Errorf("%s isn't loaded on any node: to find out why, run kubectl bpfman why %s", args[0], strings.Join(args, " ")))
+		unseen = append(unseen, fmt.Sprintf("%s isn't loaded on any node: to find out why, run kubectl bpfman why %s", args[0], strings.Join(args, " ")))
 	}
-	for _, err := range unseen {
-		if _, err := fmt.Fprintln(streams.ErrOut, terminal.Line(err.Error())); err != nil {
-			return err
-		}
-	}
-	return nil
+	return remark(streams.ErrOut, unseen)
 }
 
-// nodesOf reads the BpfNodes of the nodes that have reports. It returns the first error, if some can't
-// be read.
-func nodesOf(ctx context.Context, from client.Reader, reports []v1alpha1.ProgramObject) (map[string]*v1alpha1.BpfNode, []error) {
+// nodesOf reads the BpfNodes of the nodes that have reports. It returns the first reasons, if some can't be read.
+func nodesOf(ctx context.Context, from client.Reader, reports []v1alpha1.ProgramObject) (map[string]*v1alpha1.BpfNode, []string) {
 	nodes := map[string]*v1alpha1.BpfNode{}
-	var unseen []error
+	var unseen []string
 	for _, r := range reports {
 		name := r.GetStatus().Node
 		if _, known := nodes[name]; known {
@@ -143,14 +136,14 @@ func nodesOf(ctx context.Context, from client.Reader, reports []v1alpha1.Program
 		nodes[name] = nil
 		var node v1alpha1.BpfNode
 		if err := from.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-			unseen = append(unseen, fmt.Errorf("failed to get types and sizes on node %s: %w", name, err))
+			unseen = append(unseen, fmt.Sprintf("failed to get types and sizes on node %s: %v", name, err))
 			continue
 		}
 		nodes[name] = &node
 	}
 	const told = 3
 	if more := len(unseen) - told; more > 0 {
-		unseen = append(unseen[:told], errors.New("and on "+strconv.Itoa(more)+" more nodes"))
+		unseen = append(unseen[:told], fmt.Sprintf("and on %d more nodes", more))
 	}
 	return nodes, unseen
 }

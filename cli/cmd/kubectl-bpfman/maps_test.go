@@ -41,15 +41,11 @@ func TestMaps(t *testing.T) {
 			golden.Assert(t, out+"---\n"+messages, "maps/"+file)
 		})
 	}
-	for want, args := range map[string][]string{
+	refuses(t, connect, "maps", map[string][]string{
 		"no object of bpfman is named absent":        {"absent"},
 		"specify one as KIND/NAME":                   {"tcxprogram/"},
 		"specify an object, such as tcxprogram/coun": nil,
-	} {
-		if _, _, err := execute(t, connect, append([]string{"maps"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
-	}
+	})
 }
 
 // The members of an application share maps. Each map is listed once, with all functions that use

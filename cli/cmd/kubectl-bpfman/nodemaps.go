@@ -16,7 +16,6 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/output"
-	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
 var nodeMapsTable = output.Table[inventory.Map]{
@@ -36,7 +35,7 @@ var nodeMapsTable = output.Table[inventory.Map]{
 
 // ofNodes prints all maps of nodes.
 func (o mapsOptions) ofNodes(ctx context.Context, c *cluster.Cluster, streams genericiooptions.IOStreams) error {
-	pods, unseen := all(ctx, c, &corev1.PodList{}, podOf)
+	pods, unseen := cluster.All[corev1.Pod](ctx, c, &corev1.PodList{})
 	var found []inventory.Map
 	omitted := 0
 	err := c.BpfNodes(ctx, o.nodes, func(node *v1alpha1.BpfNode) error {
@@ -77,10 +76,5 @@ func (o mapsOptions) ofNodes(ctx context.Context, c *cluster.Cluster, streams ge
 	if client.IgnoreNotFound(unseen) != nil {
 		remarks = append(remarks, "Pods aren't listed: "+unseen.Error())
 	}
-	for _, remark := range remarks {
-		if _, err := fmt.Fprintln(streams.ErrOut, terminal.Line(remark)); err != nil {
-			return fmt.Errorf("print: %w", err)
-		}
-	}
-	return nil
+	return remark(streams.ErrOut, remarks)
 }

@@ -55,17 +55,16 @@ func (o whyOptions) overview(ctx context.Context, c *cluster.Cluster, streams ge
 	if read == 0 {
 		return fmt.Errorf("none of bpfman's kinds can be listed: %s", page.Unseen[len(page.Unseen)-1])
 	}
-	_, err := all(ctx, c, &v1alpha1.BytecodePolicyList{}, func(p *v1alpha1.BytecodePolicy) struct{} {
+	see("bytecodepolicies", cluster.Each(ctx, c, &v1alpha1.BytecodePolicyList{}, func(p *v1alpha1.BytecodePolicy) error {
 		page.Objects = append(page.Objects, why.BriefOfPolicy("BytecodePolicy", p.Name, p.Status.Conditions))
-		return struct{}{}
-	})
-	see("bytecodepolicies", err)
-	_, err = all(ctx, c, &v1alpha1.RolloutPolicyList{}, func(p *v1alpha1.RolloutPolicy) struct{} {
+		return nil
+	}))
+	see("rolloutpolicies", cluster.Each(ctx, c, &v1alpha1.RolloutPolicyList{}, func(p *v1alpha1.RolloutPolicy) error {
 		page.Objects = append(page.Objects, why.BriefOfPolicy("RolloutPolicy", p.Name, p.Status.Conditions))
-		return struct{}{}
-	})
-	see("rolloutpolicies", err)
-	page.Components, err = o.problems(ctx, c)
+		return nil
+	}))
+	var err error
+	page.Components, err = why.Problems(ctx, c, o.components)
 	see("problems of the node components", err)
 	page.Sort()
 	if o.format.Human() {

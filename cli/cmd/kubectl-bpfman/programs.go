@@ -18,6 +18,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/output"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
 const programsLong = `List the eBPF programs of all nodes, no matter what loaded them: where they are attached, and who owns them. The owner is bpfman's object, or else the pod, systemd unit, process, or file that holds the program.
@@ -141,7 +142,7 @@ func (o programsOptions) run(ctx context.Context, connect cluster.Connect, strea
 		return err
 	}
 	if o.format.Human() {
-		return found.remark(streams.ErrOut)
+		return remark(streams.ErrOut, found.remarks())
 	}
 	return nil
 }
@@ -187,8 +188,8 @@ func (o programsOptions) find(node *v1alpha1.BpfNode, found *foundPrograms) {
 	}
 }
 
-// remark prints what the table doesn't show.
-func (f foundPrograms) remark(w io.Writer) error {
+// remarks say what the table doesn't show.
+func (f foundPrograms) remarks() []string {
 	var remarks []string
 	switch {
 	case f.nodes == 0:
@@ -210,8 +211,13 @@ func (f foundPrograms) remark(w io.Writer) error {
 	if f.omitted > 0 {
 		remarks = append(remarks, fmt.Sprintf("%d programs aren't listed: their nodes have more programs than fit in a BpfNode.", f.omitted))
 	}
-	for _, remark := range remarks {
-		if _, err := fmt.Fprintln(w, remark); err != nil {
+	return remarks
+}
+
+// remark prints remarks, a line each.
+func remark(w io.Writer, remarks []string) error {
+	for _, r := range remarks {
+		if _, err := fmt.Fprintln(w, terminal.Line(r)); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 	}

@@ -14,11 +14,11 @@ import (
 // reportsOf returns the reports about the object in the arguments, from the given nodes. If nodes is empty, it
 // returns the reports from all nodes.
 func reportsOf(ctx context.Context, c *cluster.Cluster, object, nodes []string) ([]v1alpha1.ProgramObject, error) {
-	named, err := cluster.Find(ctx, c, c.Namespace, object)
+	owner, err := c.Find(ctx, object)
 	if err != nil {
 		return nil, err
 	}
-	reports, err := cluster.Reports(ctx, c, named, c.Namespace)
+	reports, err := cluster.Reports(ctx, c, owner)
 	return slices.DeleteFunc(reports, func(r v1alpha1.ProgramObject) bool {
 		return len(nodes) > 0 && !slices.Contains(nodes, r.GetStatus().Node)
 	}), err

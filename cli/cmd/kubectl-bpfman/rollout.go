@@ -61,12 +61,12 @@ type rolling struct {
 type rolled struct {
 	cluster *cluster.Cluster
 	object  v1alpha1.UserObject
-	kind    v1alpha1.Kind[v1alpha1.UserObject]
+	kind    string
 }
 
 // String returns the name that kubectl prints.
 func (o rolled) String() string {
-	return strings.ToLower(o.kind.Name) + "." + v1alpha1.SchemeGroupVersion.Group + "/" + o.object.GetName()
+	return strings.ToLower(o.kind) + "." + v1alpha1.SchemeGroupVersion.Group + "/" + o.object.GetName()
 }
 
 func rolloutCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
@@ -108,19 +108,12 @@ func (r *rolling) get(ctx context.Context, args []string) (rolled, error) {
 	if err != nil {
 		return rolled{}, err
 	}
-	named, err := cluster.Find(ctx, c, c.Namespace, args)
+	owner, err := c.Find(ctx, args)
 	if err != nil {
 		return rolled{}, err
 	}
-	o := rolled{cluster: c, object: named.Kind.New(), kind: named.Kind}
-	key := client.ObjectKey{Name: named.Name}
-	if named.Kind.Namespaced {
-		key.Namespace = c.Namespace
-	}
-	if err := c.Get(ctx, key, o.object); err != nil {
-		return rolled{}, fmt.Errorf("get %s %s: %w", named.Kind.Name, strings.TrimPrefix(key.String(), "/"), err)
-	}
-	return o, nil
+	object, err := cluster.Get(ctx, c, owner)
+	return rolled{cluster: c, object: object, kind: owner.Kind}, err
 }
 
 // statusPoll is the interval of checks of an object's status.
@@ -327,11 +320,11 @@ func (r *rolling) history(ctx context.Context, o rolled) error {
 		return err
 	}
 	if !r.format.Human() {
-		object, err := found.stored.Object(o.kind.Name)
+		object, err := found.stored.Object(o.kind)
 		if err != nil {
 			return fmt.Errorf("read revision %d: %w", r.revision, err)
 		}
-		object.GetObjectKind().SetGroupVersionKind(o.kind.GroupVersionKind())
+		object.GetObjectKind().SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(o.kind))
 		object.SetNamespace(o.object.GetNamespace())
 		object.SetName(o.object.GetName())
 		return r.format.Print(r.streams.Out, object)
@@ -374,7 +367,7 @@ func (r *rolling) undo(ctx context.Context, o rolled) error {
 	case target.Current:
 		return fmt.Errorf("%s already has revision %d", o, target.Revision)
 	}
-	before, err := target.stored.Object(o.kind.Name)
+	before, err := target.stored.Object(o.kind)
 	if err != nil {
 		return fmt.Errorf("read revision %d: %w", target.Revision, err)
 	}

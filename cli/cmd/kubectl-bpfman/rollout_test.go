@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -15,9 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
@@ -78,18 +75,16 @@ func history(t *testing.T, tags ...string) []client.Object {
 // roll runs a command, and returns its output, its error, and the object afterwards.
 func roll(t *testing.T, objects []client.Object, args ...string) (string, *v1alpha1.TcxProgram, error) {
 	t.Helper()
-	c := fake.NewClientBuilder().WithScheme(cluster.Scheme()).WithObjects(objects...).Build()
-	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	command := root(streams, func() (*cluster.Cluster, error) {
-		return &cluster.Cluster{Reader: c, Writer: c, Namespace: "team"}, nil
-	})
-	command.SetArgs(append([]string{"rollout"}, args...))
-	err := command.ExecuteContext(t.Context())
-	after := &v1alpha1.TcxProgram{}
-	if err := c.Get(context.Background(), client.ObjectKey{Name: "counter"}, after); err != nil {
+	c, err := clusterOf(objects...)()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return out.String(), after, err
+	out, _, failed := execute(t, func() (*cluster.Cluster, error) { return c, nil }, append([]string{"rollout"}, args...)...)
+	after := &v1alpha1.TcxProgram{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "counter"}, after); err != nil {
+		t.Fatal(err)
+	}
+	return out, after, failed
 }
 
 func TestRolloutHistory(t *testing.T) {

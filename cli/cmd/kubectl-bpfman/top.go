@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -139,14 +138,32 @@ func (o topOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	t := top{
-		options: o, only: only, screen: newScreen(streams.Out), end: end,
-		owners:  func() map[program]string { return owners(ctx, c, o.live.nodes) },
-		waiting: len(asked), nodes: map[string][]usage{}, answered: map[string]bool{},
+		options: o, screen: newScreen(streams.Out), end: end,
+		owners: func() map[program]string { return owners(ctx, c, o.live.nodes) },
 	}
+	rounds := inspectors.Rounds[[]usage]{Asked: len(asked), Show: t.show}
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
-		err := inspectors.Ask(ctx, i, func(u live.Usage) error { return t.take(i.Node, u) }, live.CommandTop, "--interval", o.interval.String())
-		return errors.Join(err, t.left(i.Node))
+		err := inspectors.AskUsage(ctx, i, o.interval, func(u live.Usage) error {
+			return rounds.Answered(i.Node, usages(i.Node, u, only))
+		})
+		return errors.Join(err, rounds.Ended(i.Node, err))
 	})
+}
+
+// usages returns what programs of a node used: those in only, or all if that is nil.
+func usages(node string, u live.Usage, only map[string][]uint32) []usage {
+	var all []usage
+	for _, p := range u.Programs {
+		if only != nil && !slices.Contains(only[node], p.ID) {
+			continue
+		}
+		all = append(all, usage{
+			Node: node, ID: p.ID, Name: p.Name, Type: p.Type,
+			CPU:  100 * p.RunTime.Seconds() / u.Elapsed.Seconds(),
+			Runs: float64(p.Runs) / u.Elapsed.Seconds(), PerRun: p.RunTime.Nanoseconds() / max(int64(p.Runs), 1), //nolint:gosec // at most one run per nanosecond
+		})
+	}
+	return all
 }
 
 // program identifies a program on a node.
@@ -174,92 +191,47 @@ const (
 	unknownPace = 5 * time.Second
 )
 
-// top contains the last answer of each node, and prints them when all nodes have answered.
+// top prints what programs used in each round.
 type top struct {
 	options topOptions
-	// only are the programs to show, by node, or nil for all.
-	only   map[string][]uint32
-	screen screen
-	owners func() map[program]string
-	end    func()
+	screen  screen
+	owners  func() map[program]string
+	end     func()
 
-	mu       sync.Mutex
-	waiting  int // nodes that still answer
-	nodes    map[string][]usage
-	answered map[string]bool // since the last output
-	printed  bool
-	known    map[program]string
-	read     time.Time // when known was read
+	printed bool
+	known   map[program]string
+	read    time.Time // when known was read
 }
 
-// take handles an answer.
-func (t *top) take(node string, u live.Usage) error {
-	if u.Elapsed <= 0 {
-		return nil // the first answer only confirms the start
-	}
-	var all []usage
-	for _, p := range u.Programs {
-		if t.only != nil && !slices.Contains(t.only[node], p.ID) {
-			continue
-		}
-		all = append(all, usage{
-			Node: node, ID: p.ID, Name: p.Name, Type: p.Type,
-			CPU:  100 * p.RunTime.Seconds() / u.Elapsed.Seconds(),
-			Runs: float64(p.Runs) / u.Elapsed.Seconds(), PerRun: p.RunTime.Nanoseconds() / max(int64(p.Runs), 1), //nolint:gosec // at most one run per nanosecond
-		})
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.nodes[node], t.answered[node] = all, true
-	return t.show()
-}
-
-// left handles a node that no longer answers. The other nodes don't wait for it.
-func (t *top) left(node string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.waiting--
-	delete(t.nodes, node)
-	delete(t.answered, node)
-	return t.show()
-}
-
-// show prints the answers if all nodes have answered.
-func (t *top) show() error {
-	if len(t.answered) == 0 || len(t.answered) < t.waiting || t.options.once && t.printed {
+// show prints the answers of all nodes.
+func (t *top) show(answers map[string][]usage, _ map[string]error) error {
+	if len(answers) == 0 || t.options.once && t.printed {
 		return nil
 	}
-	if since := time.Since(t.read); since > ownersPace || since > unknownPace && !t.knowAll() {
+	all := slices.Concat(slices.Collect(maps.Values(answers))...)
+	if since := time.Since(t.read); since > ownersPace || since > unknownPace && !t.knows(all) {
 		t.known, t.read = t.owners(), time.Now()
 	}
 	if err := t.screen.next(); err != nil {
 		return err
 	}
-	clear(t.answered)
 	t.printed = true
-	err := t.print()
+	err := t.print(all)
 	if t.options.once {
 		t.end()
 	}
 	return err
 }
 
-func (t *top) knowAll() bool {
-	for _, used := range t.nodes {
-		for _, u := range used {
-			if _, ok := t.known[program{u.Node, u.ID}]; !ok {
-				return false
-			}
-		}
-	}
-	return true
+// knows reports whether the owners of all programs are known.
+func (t *top) knows(all []usage) bool {
+	return !slices.ContainsFunc(all, func(u usage) bool {
+		_, known := t.known[program{u.Node, u.ID}]
+		return !known
+	})
 }
 
-func (t *top) print() error {
-	var all []usage
-	for _, node := range t.nodes {
-		all = append(all, node...)
-	}
+func (t *top) print(all []usage) error {
 	for i := range all {
 		all[i].Owner = t.known[program{all[i].Node, all[i].ID}]
 	}

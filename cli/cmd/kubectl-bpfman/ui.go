@@ -16,8 +16,6 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
-	"github.com/bpfman/bpfman-operator/cli/inspectors"
-	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/ui"
 	"github.com/bpfman/bpfman-operator/cli/ui/view"
 	"github.com/bpfman/bpfman-operator/cli/why"
@@ -64,18 +62,13 @@ func (o uiOptions) run(ctx context.Context, connect cluster.Connect, streams gen
 	}
 	o.why.components = o.live.namespace
 	server := ui.Server{
-		Cluster: c, Version: version.Version,
+		Cluster: c, Components: o.live.namespace, Version: version.Version,
 		Explain: func(ctx context.Context, owner v1alpha1.BpfNodeOwner, conflicts []why.Conflict) (why.Facts, why.Page, error) {
-			return o.explain(ctx, *c, owner, conflicts)
+			return o.explain(ctx, c, owner, conflicts)
 		},
 		Revisions: func(ctx context.Context, object v1alpha1.UserObject) ([]view.Revision, error) {
 			return o.revisions(ctx, c, object)
 		},
-		Asked: func(ctx context.Context) func(v1alpha1.BpfNodeOwner, string) inventory.Settings {
-			return askedBy(ctx, c)
-		},
-		Components: func(ctx context.Context) ([]string, error) { return o.why.problems(ctx, c) },
-		Inspectors: func(ctx context.Context) (*inspectors.Found, error) { return inspectors.Find(ctx, c, o.live.namespace) },
 	}
 	listener, err := ui.Listen(ctx, o.port)
 	if err != nil {
@@ -95,18 +88,12 @@ func (o uiOptions) run(ctx context.Context, connect cluster.Connect, streams gen
 	})
 }
 
-// explain explains an object. It gets a copy of the cluster, to use the object's namespace.
-func (o uiOptions) explain(ctx context.Context, c cluster.Cluster, owner v1alpha1.BpfNodeOwner, conflicts []why.Conflict) (why.Facts, why.Page, error) {
-	kind, err := cluster.KindOf(v1alpha1.UserKinds, owner.Kind)
-	if err != nil {
-		return why.Facts{}, why.Page{}, err
-	}
-	c.Namespace = owner.Namespace
-	facts, err := o.why.gather(ctx, &c, cluster.Named[v1alpha1.UserObject]{Kind: kind, Name: owner.Name},
-		func(_ context.Context, _ *cluster.Cluster, facts *why.Facts) error {
-			facts.Conflicts = conflicts
-			return nil
-		})
+// explain explains an object.
+func (o uiOptions) explain(ctx context.Context, c *cluster.Cluster, owner v1alpha1.BpfNodeOwner, conflicts []why.Conflict) (why.Facts, why.Page, error) {
+	facts, err := o.why.gather(ctx, c, owner, func(_ context.Context, _ *cluster.Cluster, facts *why.Facts) error {
+		facts.Conflicts = conflicts
+		return nil
+	})
 	if err != nil {
 		return why.Facts{}, why.Page{}, err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -69,17 +68,17 @@ func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	if len(args) == 0 {
 		return o.overview(ctx, c, streams)
 	}
-	named, err := cluster.Find(ctx, c, c.Namespace, args)
+	owner, err := c.Find(ctx, args)
 	if err != nil {
 		return err
 	}
-	facts, err := o.gather(ctx, c, named, fromInspectors)
+	facts, err := o.gather(ctx, c, owner, fromInspectors)
 	if err != nil {
 		return err
 	}
 	page, err := why.Explain(facts)
 	if err != nil {
-		return fmt.Errorf("explain %s %s: %w", named.Kind.Name, named.Name, err)
+		return fmt.Errorf("explain %s %s: %w", owner.Kind, owner.Name, err)
 	}
 	if o.format.Human() {
 		return page.Print(streams.Out, o.format.Wide())
@@ -92,17 +91,13 @@ func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 type inspection func(ctx context.Context, c *cluster.Cluster, facts *why.Facts) error
 
 // gather reads the facts. It fails if it can't read the object or its reports. Everything else is optional.
-func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluster.Named[v1alpha1.UserObject], inspect inspection) (why.Facts, error) {
-	facts := why.Facts{Kind: named.Kind.Name, Object: named.Kind.New()}
-	key := client.ObjectKey{Name: named.Name}
-	if named.Kind.Namespaced {
-		key.Namespace = c.Namespace
-	}
-	if err := c.Get(ctx, key, facts.Object); err != nil {
-		return facts, fmt.Errorf("get %s %s: %w", named.Kind.Name, strings.TrimPrefix(key.String(), "/"), err)
-	}
+func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, owner v1alpha1.BpfNodeOwner, inspect inspection) (why.Facts, error) {
+	facts := why.Facts{Kind: owner.Kind}
 	var err error
-	if facts.Reports, err = cluster.Reports(ctx, c, named, key.Namespace); err != nil {
+	if facts.Object, err = cluster.Get(ctx, c, owner); err != nil {
+		return facts, err
+	}
+	if facts.Reports, err = cluster.Reports(ctx, c, owner); err != nil {
 		return facts, err
 	}
 	see := func(what string, err error) {
@@ -110,9 +105,9 @@ func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluste
 			facts.Unseen = append(facts.Unseen, fmt.Sprintf("%s: %v", what, err))
 		}
 	}
-	facts.Nodes, err = all(ctx, c, &corev1.NodeList{}, func(n *corev1.Node) corev1.Node { return *n })
+	facts.Nodes, err = cluster.All[corev1.Node](ctx, c, &corev1.NodeList{})
 	see("nodes", err)
-	facts.Agents, err = all(ctx, c, &corev1.PodList{}, podOf, client.InNamespace(o.components), cluster.NodePods)
+	facts.Agents, err = cluster.All[corev1.Pod](ctx, c, &corev1.PodList{}, client.InNamespace(o.components), cluster.NodePods)
 	if err == nil && len(facts.Agents) == 0 {
 		facts.Agents = nil
 		err = fmt.Errorf("there is no agent in namespace %s: if bpfman is installed in another namespace, specify it with --bpfman-namespace", o.components)
@@ -120,18 +115,10 @@ func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluste
 	see("agents", err)
 	facts.Pods, err = selectedPods(ctx, c, why.Selectors(facts.Object))
 	see("selected pods", err)
-	facts.Problems, err = o.problems(ctx, c)
+	facts.Problems, err = why.Problems(ctx, c, o.components)
 	see("problems of the node components", err)
 	see("conflicts and volumes", inspect(ctx, c, &facts))
 	return facts, nil
-}
-
-func (o whyOptions) problems(ctx context.Context, c *cluster.Cluster) ([]string, error) {
-	var config corev1.ConfigMap
-	if err := c.Get(ctx, client.ObjectKey{Namespace: o.components, Name: "bpfman-config"}, &config); err != nil {
-		return nil, err //nolint:wrapcheck // the caller adds what was read
-	}
-	return why.Problems(&config), nil
 }
 
 // maxNodes is how many BpfNodes are read one by one. More are read in one list, which is faster, but which contains
@@ -174,7 +161,7 @@ func fromInspectors(ctx context.Context, c *cluster.Cluster, facts *why.Facts) e
 
 // mounting returns the pods with a volume of an object.
 func mounting(ctx context.Context, c *cluster.Cluster, owner v1alpha1.BpfNodeOwner) ([]corev1.Pod, error) {
-	pods, err := all(ctx, c, &corev1.PodList{}, podOf, client.InNamespace(owner.Namespace))
+	pods, err := cluster.All[corev1.Pod](ctx, c, &corev1.PodList{}, client.InNamespace(owner.Namespace))
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +187,7 @@ func stale(node *v1alpha1.BpfNode, pods []corev1.Pod) []inventory.Map {
 func selectedPods(ctx context.Context, from client.Reader, selectors []why.Selector) ([]corev1.Pod, error) {
 	pods, seen := []corev1.Pod{}, map[client.ObjectKey]bool{}
 	for _, s := range selectors {
-		found, err := all(ctx, from, &corev1.PodList{}, podOf, client.InNamespace(s.Namespace), client.MatchingLabelsSelector{Selector: s.Pods})
+		found, err := cluster.All[corev1.Pod](ctx, from, &corev1.PodList{}, client.InNamespace(s.Namespace), client.MatchingLabelsSelector{Selector: s.Pods})
 		if err != nil {
 			return nil, err
 		}
@@ -212,19 +199,4 @@ func selectedPods(ctx context.Context, from client.Reader, selectors []why.Selec
 		}
 	}
 	return pods, nil
-}
-
-func podOf(p *corev1.Pod) corev1.Pod { return *p }
-
-// all lists all objects. It returns an empty slice instead of nil if there are none.
-func all[O client.Object, T any](ctx context.Context, from client.Reader, list client.ObjectList, convert func(O) T, options ...client.ListOption) ([]T, error) {
-	objects := []T{}
-	err := cluster.Each(ctx, from, list, func(o O) error {
-		objects = append(objects, convert(o))
-		return nil
-	}, options...)
-	if err != nil {
-		return nil, err
-	}
-	return objects, nil
 }

@@ -246,14 +246,10 @@ func TestWhy(t *testing.T) {
 }
 
 func TestWhyRefuses(t *testing.T) {
-	for want, args := range map[string][]string{
+	refuses(t, clusterOf(), "why", map[string][]string{
 		`get TcxProgram absent: tcxprograms.bpfman.io "absent" not found`:                    {"tcxprog/absent"},
 		`"pod" is not one of the kinds`:                                                      {"pod/a"},
 		"no object of bpfman is named tcxprog, neither in the cluster nor in namespace team": {"tcxprog"},
 		"specify one as KIND/NAME":                                                           {"tcxprog/"},
-	} {
-		if out, _, err := execute(t, clusterOf(), append([]string{"why"}, args...)...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
-			t.Errorf("%q: printed %q, error %v, want %q", args, out, err, want)
-		}
-	}
+	})
 }

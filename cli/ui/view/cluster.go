@@ -281,14 +281,7 @@ func image(d *Declared) string {
 	if d == nil || d.User == nil {
 		return ""
 	}
-	bytecode := d.User.GetAppCommon().ByteCode
-	switch {
-	case bytecode.Image != nil:
-		return bytecode.Image.Url
-	case bytecode.Path != nil:
-		return *bytecode.Path
-	}
-	return ""
+	return why.BytecodeOf(d.User)
 }
 
 // rows returns the programs of bpfman's objects first, and then those on most nodes.

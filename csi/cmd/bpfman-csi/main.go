@@ -286,7 +286,7 @@ func protect(handler http.Handler, log *slog.Logger) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("authorize scrapes: %w", err)
 	}
-	filter, err := scrape.NewFilter(config, nil)
+	filter, err := scrape.NewFilter(config)
 	if err != nil {
 		return nil, err
 	}

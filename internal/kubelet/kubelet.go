@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package kubelet has what the directories of a kubelet say.
+package kubelet
+
+import "regexp"
+
+// inVolume matches the path of a pod's volume, or of a part of one that a container mounts. A kubelet can have any root.
+var inVolume = regexp.MustCompile(`/pods/([^/]+)/(?:volumes|volume-subpaths)/`)
+
+// PodOf returns the UID of the pod whose volume contains a file, or an empty string.
+func PodOf(path string) string {
+	if match := inVolume.FindStringSubmatch(path); match != nil {
+		return match[1]
+	}
+	return ""
+}
