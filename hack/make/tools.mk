@@ -81,7 +81,7 @@ $(BPF_LINKER):
 .PHONY: $(TOOLS) $(OTHER_TOOLS) zizmor bpf-linker
 $(TOOLS) $(OTHER_TOOLS) zizmor bpf-linker: %: $(LOCALBIN)/%
 
-kubernetes_version = $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' $(1)/go.mod)
+kubernetes_version = $(shell awk '$$2 == "k8s.io/kubernetes" { print $$3 }' $(1)/go.mod)
 KUBERNETES_VERSION := $(call kubernetes_version,hack/kubernetes)
 KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)/kubernetes
 # The oldest version that bpfman supports, with which only tests run.
