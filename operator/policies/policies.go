@@ -74,7 +74,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	object := handler.TypedEnqueueRequestForObject[client.Object]{}
 	b := ctrl.NewControllerManagedBy(mgr).Named("policies").
 		WatchesRawSource(kindcache.Source(source.TypedKind(mgr.GetCache(), client.Object(v1alpha1.PolicyKind.New()), &object)))
-	return b.WatchesRawSource(reports.Source(r.Reports, r.onReport, nil)).Complete(r)
+	return b.WatchesRawSource(reports.Source(r.Reports, r.onReport)).Complete(r)
 }
 
 // onReport updates the counts after a change of a report.

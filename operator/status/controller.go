@@ -80,8 +80,6 @@ type Reconciler struct {
 	index *Index
 	mu    sync.Mutex
 	notes map[types.UID]note
-	// listed contains whether all reports of namespaced or cluster-scoped objects are known.
-	listed map[bool]bool
 }
 
 // note is what the reconciler remembers about an object between writes.
@@ -99,13 +97,13 @@ type note struct {
 // SetupWithManager watches the user objects of all kinds, reports, nodes, and the agent's pods. The manager's
 // cache contains no other pods: see CacheByObject.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.index, r.notes, r.listed = NewIndex(), map[types.UID]note{}, map[bool]bool{}
+	r.index, r.notes = NewIndex(), map[types.UID]note{}
 	b := builder.TypedControllerManagedBy[Ref](mgr)
 	for _, kind := range v1alpha1.UserKinds {
 		watched := source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.ownerEvents(kind.Name))
 		b.WatchesRawSource(kindcache.Source(watched))
 	}
-	b.WatchesRawSource(reports.Source(r.Reports, r.onReport, r.setListed))
+	b.WatchesRawSource(reports.Source(r.Reports, r.onReport))
 	return b.Named("status").
 		Watches(&corev1.Node{}, r.nodeEvents()).
 		Watches(&corev1.Pod{}, r.podEvents()).
@@ -123,11 +121,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	} else if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	listed := r.Reports.Listed(ref.Namespace != "") // before the sums, which then have all reports
 	summary, known := r.index.Summary(object.GetUID())
 	if !known {
 		return reconcile.Result{}, nil
 	}
-	if summary.Undecodable == "" && !r.areListed(ref.Namespace != "") {
+	if summary.Undecodable == "" && !listed {
 		// Without the reports, the status would say that all nodes are still missing.
 		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	}
@@ -309,18 +308,6 @@ func (r *Reconciler) forgetNote(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.notes, uid)
-}
-
-func (r *Reconciler) setListed(namespaced bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.listed[namespaced] = true
-}
-
-func (r *Reconciler) areListed(namespaced bool) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.listed[namespaced]
 }
 
 func kindOf(name string) v1alpha1.Kind[v1alpha1.UserObject] {
