@@ -8,7 +8,6 @@ package policies
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -53,7 +52,7 @@ type Reconciler struct {
 	Clock     clock.PassiveClock
 
 	tally *tally
-	mu    sync.Mutex
+	// Reconciliations don't run concurrently.
 	notes map[string]note // by name
 }
 
@@ -90,12 +89,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	defer cancel()
 	var object v1alpha1.BytecodePolicy
 	if err := r.Client.Get(ctx, q.NamespacedName, &object); apierrors.IsNotFound(err) || kinds.Unread(err) {
-		r.forget(q.Name)
+		delete(r.notes, q.Name)
 		return reconcile.Result{}, nil // if the cache gets it later, that causes an event
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get BytecodePolicy %s: %w", q.Name, err)
 	}
-	n := r.noteOf(&object)
+	n := r.notes[object.Name]
+	if n.uid != object.UID {
+		n = note{uid: object.UID}
+	}
 	secrets, configMaps := policy.References(&object)
 	refers := len(secrets)+len(configMaps) > 0
 	if now := r.Clock.Now(); n.material == nil || n.generation != object.Generation || refers && now.Sub(n.readAt) >= materialEvery {
@@ -119,7 +121,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 		}
 		n.wroteAt = r.Clock.Now()
 	}
-	r.keep(object.Name, n)
+	r.notes[object.Name] = n
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
@@ -146,25 +148,4 @@ func onlyCounts(a, b *v1alpha1.BytecodePolicyStatus) bool {
 	same := b.DeepCopy()
 	same.Allowed, same.Denied, same.Warned = a.Allowed, a.Denied, a.Warned
 	return equality.Semantic.DeepEqual(a, same)
-}
-
-func (r *Reconciler) noteOf(object *v1alpha1.BytecodePolicy) note {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n := r.notes[object.Name]; n.uid == object.UID {
-		return n
-	}
-	return note{uid: object.UID}
-}
-
-func (r *Reconciler) keep(name string, n note) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.notes[name] = n
-}
-
-func (r *Reconciler) forget(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.notes, name)
 }
