@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -70,10 +69,10 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // SetupWithManager watches policies and reports.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.tally, r.notes = newTally(), map[string]note{}
-	object := handler.TypedEnqueueRequestForObject[client.Object]{}
-	b := ctrl.NewControllerManagedBy(mgr).Named("policies").
-		WatchesRawSource(kindcache.Source(source.TypedKind(mgr.GetCache(), client.Object(v1alpha1.PolicyKind.New()), &object)))
-	return b.WatchesRawSource(reports.Source(r.Reports, r.onReport)).Complete(r)
+	return ctrl.NewControllerManagedBy(mgr).Named("policies").
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), v1alpha1.PolicyKind.New(), &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(reports.Source(r.Reports, r.onReport)).
+		Complete(r)
 }
 
 // onReport updates the counts after a change of a report.

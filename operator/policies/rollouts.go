@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
@@ -26,9 +25,9 @@ type Rollouts struct{ Client client.Client }
 
 // SetupWithManager watches the policies.
 func (r *Rollouts) SetupWithManager(mgr ctrl.Manager) error {
-	object := handler.TypedEnqueueRequestForObject[client.Object]{}
-	watched := source.TypedKind(mgr.GetCache(), client.Object(v1alpha1.RolloutPolicyKind.New()), &object)
-	return ctrl.NewControllerManagedBy(mgr).Named("rolloutpolicies").WatchesRawSource(kindcache.Source(watched)).Complete(r)
+	return ctrl.NewControllerManagedBy(mgr).Named("rolloutpolicies").
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), v1alpha1.RolloutPolicyKind.New(), &handler.EnqueueRequestForObject{})).
+		Complete(r)
 }
 
 // Reconcile updates the status of one policy.

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/event"
@@ -100,15 +99,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.index, r.notes = NewIndex(), map[types.UID]note{}
 	b := builder.TypedControllerManagedBy[Ref](mgr)
 	for _, kind := range v1alpha1.UserKinds {
-		watched := source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.ownerEvents(kind.Name))
-		b.WatchesRawSource(kindcache.Source(watched))
+		b.WatchesRawSource(kindcache.Source(mgr.GetCache(), kind.New(), r.ownerEvents(kind.Name)))
 	}
 	b.WatchesRawSource(reports.Source(r.Reports, r.onReport))
 	return b.Named("status").
 		Watches(&corev1.Node{}, r.nodeEvents()).
 		Watches(&corev1.Pod{}, r.podEvents()).
-		WatchesRawSource(kindcache.Source(source.TypedKind(mgr.GetCache(), client.Object(&v1alpha1.RolloutPolicy{}), r.policyEvents()))).
-		WatchesRawSource(kindcache.Source(source.TypedKind(mgr.GetCache(), client.Object(bpfnodes.Metadata()), r.healthEvents()))).
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), &v1alpha1.RolloutPolicy{}, r.policyEvents())).
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), bpfnodes.Metadata(), r.healthEvents())).
 		WithOptions(controller.TypedOptions[Ref]{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
