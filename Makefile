@@ -99,6 +99,7 @@ generate-typed-informers: $(LOCALBIN)/informer-gen ## Generate the informers (ap
 vendors: ## Update the modules' dependencies, and the vendor directory for builds without a network.
 	go work sync
 	@for module in $(MODULES) .; do (cd $$module && GOWORK=off go mod tidy) || exit 1; done
+	@rm -f go.work.sum && go list -m all >/dev/null # without the checksums of former dependencies
 	go work vendor
 
 .PHONY: fmt

@@ -142,7 +142,7 @@ func controllers(mgr ctrl.Manager, stored *reports.Store, recorder events.EventR
 		},
 		&bpfnodes.Reconciler{Client: c, Namespace: namespace},
 		&policies.Reconciler{Client: c, Reports: stored, Live: live, Namespace: namespace, Clock: clock.RealClock{}},
-		&rollout.Policies{Client: c},
+		&policies.Rollouts{Client: c},
 		&takeover.Reports{Client: c, Reports: stored, Live: live, Announcer: announcer, Namespace: namespace, AgentLabels: deploy.PodLabels()},
 		&takeover.Roles{Client: c, Live: live, Announcer: announcer, Namespace: namespace},
 	}

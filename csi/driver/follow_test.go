@@ -24,11 +24,11 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/program"
 )
 
-// publishAgain publishes like the kubelet for a running pod. An error would cause an
+// publish publishes like the kubelet for a pod that starts or runs. An error would cause an
 // Event on the pod.
-func publishAgain(t *testing.T, n *node) {
+func publish(t *testing.T, n *node, request *csi.NodePublishVolumeRequest) {
 	t.Helper()
-	if _, err := n.NodePublishVolume(t.Context(), publishRequest()); err != nil {
+	if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -45,13 +45,13 @@ func shown(t *testing.T, volumes *fakeVolumes) ebpf.MapID {
 
 func TestLiveVolumeFollowsItsProgram(t *testing.T) {
 	n, programs, volumes, log := newTestNode()
-	publishAgain(t, n)
-	publishAgain(t, n)
+	publish(t, n, publishRequest())
+	publish(t, n, publishRequest())
 	if age := time.Since(programs.since); age < createReuse {
 		t.Errorf("a live volume asks for what is %v old at most", age)
 	}
 	programs.id = 9
-	publishAgain(t, n)
+	publish(t, n, publishRequest())
 	if shown(t, volumes) != 9 {
 		t.Error("the volume shows the old map")
 	}
@@ -78,11 +78,11 @@ func TestLiveVolumeKeepsItsMaps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, programs, volumes, log := newTestNode()
-			publishAgain(t, n)
+			publish(t, n, publishRequest())
 			programs.loaded = map[ebpf.MapID]bool{7: true}
 			test.spoil(n, programs)
 			for range 3 {
-				publishAgain(t, n)
+				publish(t, n, publishRequest())
 			}
 			if shown(t, volumes) != 7 {
 				t.Error("the volume shows another map")
@@ -109,14 +109,10 @@ func TestReadersFollowIfTheyMayWrite(t *testing.T) {
 		t.Errorf("published to be written: %v", err)
 	}
 	request.Readonly = true
-	if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	publish(t, n, request)
 	programs.id = 9
 	programs.loaded = map[ebpf.MapID]bool{9: true}
-	if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	publish(t, n, request)
 	if shown(t, volumes) != 7 {
 		t.Error("the volume was open to writing")
 	}
@@ -124,9 +120,7 @@ func TestReadersFollowIfTheyMayWrite(t *testing.T) {
 		t.Errorf("condition %v, %q", abnormal, message)
 	}
 	n.Policy = access.Read{Writers: access.All{}}
-	if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	publish(t, n, request)
 	if shown(t, volumes) != 9 {
 		t.Error("the volume doesn't follow")
 	}
@@ -144,9 +138,7 @@ func TestPinnedVolumeStays(t *testing.T) {
 	request := publishRequest()
 	request.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
 	for range 2 {
-		if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		publish(t, n, request)
 		programs.id = 9
 	}
 	n.followAll(t.Context())
@@ -161,9 +153,7 @@ func TestPinnedVolumeForgetsAFailure(t *testing.T) {
 	programs.loaded = map[ebpf.MapID]bool{7: true}
 	request := publishRequest()
 	request.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
-	if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	publish(t, n, request)
 	release, _ := n.busy.acquireFree(request.GetTargetPath())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -174,9 +164,7 @@ func TestPinnedVolumeForgetsAFailure(t *testing.T) {
 	if abnormal, _ := conditionOf(t, n); !abnormal {
 		t.Error("the condition doesn't have the failure")
 	}
-	if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	publish(t, n, request)
 	if abnormal, message := conditionOf(t, n); abnormal {
 		t.Errorf("condition %q", message)
 	}
@@ -197,7 +185,7 @@ func TestCreateAsksAgain(t *testing.T) {
 func TestFollowWithoutTheKubelet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, programs, volumes, _ := newTestNode()
-		publishAgain(t, n)
+		publish(t, n, publishRequest())
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		changes := make(chan struct{}, 1)
@@ -263,7 +251,7 @@ func TestDenialIsLoggedOnceAndCounted(t *testing.T) {
 		t.Errorf("%d denials, log %q", denials, log)
 	}
 	n.Policy = access.All{}
-	publishAgain(t, n)
+	publish(t, n, publishRequest())
 }
 
 // conditionOf reads the volume's condition like a kubelet with CSI 1.12.
@@ -309,7 +297,7 @@ func TestStatsAndCounts(t *testing.T) {
 	if counts, err := d.Count(); err != nil || counts != (Counts{}) {
 		t.Errorf("Count = %+v, %v", counts, err)
 	}
-	publishAgain(t, n)
+	publish(t, n, publishRequest())
 	programs.loaded = map[ebpf.MapID]bool{7: true}
 	if counts, err := d.Count(); err != nil || counts != (Counts{Live: 1}) {
 		t.Errorf("Count = %+v, %v", counts, err)

@@ -125,9 +125,7 @@ func TestPublish(t *testing.T) {
 	request := publishRequest()
 	request.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
 	for range 3 {
-		if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		publish(t, n, request)
 	}
 	if programs.asked != 1 {
 		t.Errorf("a volume that doesn't follow asked %d times", programs.asked)
@@ -277,7 +275,7 @@ func TestIdentity(t *testing.T) {
 // TestLogOfTheEnd checks that the last line about a volume contains its pod and program.
 func TestLogOfTheEnd(t *testing.T) {
 	n, _, volumes, log := newTestNode()
-	publishAgain(t, n)
+	publish(t, n, publishRequest())
 	request := &csi.NodeUnpublishVolumeRequest{VolumeId: publishRequest().GetVolumeId(), TargetPath: publishRequest().GetTargetPath()}
 	volumes.err = errors.New("busy")
 	for _, last := range []string{"Failed to unpublish the volume", "Unpublished the volume"} {

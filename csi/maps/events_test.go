@@ -85,9 +85,7 @@ func TestEventReaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := withBuffer(t, test.kind)
-			if err := n.volumes.Publish(n.volume(), n.maps, Access{Group: &group, ReadOnly: test.readOnly}); err != nil {
-				t.Fatal(err)
-			}
+			n.publish(t, n.maps, Access{Group: &group, ReadOnly: test.readOnly})
 			user := &syscall.Credential{Uid: 1000, Gid: 1000, Groups: []uint32{group}}
 			err := sandbox.Run(t, "events", user, sandbox.Fault{}, filepath.Join(n.target, "events"), test.opened)
 			if test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails)) {
@@ -101,9 +99,7 @@ func TestEventReaders(t *testing.T) {
 // one.
 func TestRingBufferIsShared(t *testing.T) {
 	n, buffer := withBuffer(t, ebpf.RingBuf)
-	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, Access{})
 	emit(t, buffer, 3)
 	first, second := openRing(t, n), openRing(t, n)
 	for i := range 3 {

@@ -4,7 +4,6 @@
 package maps
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -41,47 +40,37 @@ func (n node) checkShows(tb testing.TB, maps []Map, access Access) {
 
 func TestVolumeFollowsAReload(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000)), ReadOnly: true}
-	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, access)
 	n.checkShows(t, n.maps, access)
 	reloaded := n.reload(t)
 	if state := n.read(t); state.Shows(reloaded, access) {
 		t.Errorf("shows %+v before the volume follows", state)
 	}
-	if err := n.volumes.Publish(n.volume(), reloaded, access); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, reloaded, access)
 	n.checkShows(t, reloaded, access)
 	n.check(t, access)
 }
 
-// TestReadersNeverMissAFile repeatedly opens a map while the volume alternates between
-// two generations.
 // A map that the reloaded program no longer has disappears from the volume, also from a
 // read-only one.
 func TestVolumeFollowsAMapThatGoes(t *testing.T) {
 	for _, readOnly := range []bool{false, true} {
 		n, access := newNode(t), Access{Group: new(uint32(2000)), ReadOnly: readOnly}
-		if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-			t.Fatal(err)
-		}
+		n.publish(t, n.maps, access)
 		reloaded := n.reload(t)[:1]
 		if state := n.read(t); state.Shows(n.maps[:1], access) {
 			t.Errorf("shows %+v with another map in the volume", state)
 		}
-		if err := n.volumes.Publish(n.volume(), reloaded, access); err != nil {
-			t.Fatal(err)
-		}
+		n.publish(t, reloaded, access)
 		n.checkShows(t, reloaded, access)
 	}
 }
 
+// TestReadersNeverMissAFile repeatedly opens a map while the volume alternates between
+// two generations.
 func TestReadersNeverMissAFile(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000))}
-	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, access)
 	generations := [][]Map{n.reload(t), n.maps}
 	done := make(chan struct{})
 	var readers sync.WaitGroup
@@ -104,9 +93,7 @@ func TestReadersNeverMissAFile(t *testing.T) {
 		})
 	}
 	for i := range 400 {
-		if err := n.volumes.Publish(n.volume(), generations[i%2], access); err != nil {
-			t.Fatal(err)
-		}
+		n.publish(t, generations[i%2], access)
 	}
 	close(done)
 	readers.Wait()
@@ -122,15 +109,9 @@ func TestFollowingSurvivesFaults(t *testing.T) {
 		for _, errno := range []syscall.Errno{0, syscall.EIO} {
 			t.Run(name+" "+errno.Error(), func(t *testing.T) {
 				n := newNode(t)
-				if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-					t.Fatal(err)
-				}
+				n.publish(t, n.maps, access)
 				reloaded := n.reload(t)
-				argument, err := json.Marshal(publication{n.root, n.target, reloaded, access})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := sandbox.Run(t, "publish", nil, sandbox.Fault{Syscall: call, Errno: errno}, string(argument)); err == nil {
+				if err := n.publishWith(t, sandbox.Fault{Syscall: call, Errno: errno}, reloaded, access); err == nil {
 					t.Fatal("publish met no fault")
 				}
 				n.checkShows(t, n.maps, access)
@@ -159,9 +140,7 @@ func TestRead(t *testing.T) {
 	if state := n.read(t); state.Mounted {
 		t.Errorf("a directory shows %+v", state)
 	}
-	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, Access{})
 	state := n.read(t)
 	pins := state.Pins
 	if !state.Mounted || len(pins) != 2 || pins[0].Name != "config" || pins[1].Name != "counters" || pins[0].Bytes == 0 {
@@ -187,9 +166,7 @@ func TestRead(t *testing.T) {
 // pod can do.
 func TestPublishReplacesAProgram(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000))}
-	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, access)
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SocketFilter, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
@@ -204,9 +181,7 @@ func TestPublishReplacesAProgram(t *testing.T) {
 	if state := n.read(t); state.Shows(n.maps, access) {
 		t.Errorf("a program passes for a map: %+v", state)
 	}
-	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, access)
 	n.checkShows(t, n.maps, access)
 }
 
@@ -222,9 +197,7 @@ func TestList(t *testing.T) {
 	if volumes, err := NewVolumes(filepath.Join(n.root, "uid/other"), "").List(); err != nil || len(volumes) != 0 {
 		t.Errorf("List = %+v, %v elsewhere", volumes, err)
 	}
-	if err := n.volumes.Unpublish(n.target); err != nil {
-		t.Fatal(err)
-	}
+	n.unpublish(t)
 	if volumes, err := n.volumes.List(); err != nil || len(volumes) != 0 {
 		t.Errorf("List = %+v, %v after the end", volumes, err)
 	}

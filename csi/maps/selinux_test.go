@@ -34,9 +34,7 @@ func enforcing() bool {
 func TestSELinuxContext(t *testing.T) {
 	n := newNode(t)
 	n.volumes = NewVolumes(n.root, volumeLabel)
-	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, Access{})
 	n.check(t, Access{})
 	if !enforcing() {
 		return
@@ -71,9 +69,7 @@ func TestSELinuxEnforced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			n.volumes = NewVolumes(n.root, test.label)
-			if err := n.volumes.Publish(n.volume(), n.maps, test.access); err != nil {
-				t.Fatal(err)
-			}
+			n.publish(t, n.maps, test.access)
 			// The context for the next program belongs to the thread.
 			runtime.LockOSThread()
 			if err := os.WriteFile("/proc/thread-self/attr/exec", []byte(containerDomain), 0); err != nil {

@@ -135,6 +135,30 @@ func (n node) read(tb testing.TB) State {
 
 func (n node) volume() Volume { return Volume{ID: "csi-0", Target: n.target} }
 
+func (n node) publish(tb testing.TB, maps []Map, access Access) {
+	tb.Helper()
+	if err := n.volumes.Publish(n.volume(), maps, access); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// publishWith publishes in a child process, with a fault.
+func (n node) publishWith(tb testing.TB, fault sandbox.Fault, maps []Map, access Access) error {
+	tb.Helper()
+	argument, err := json.Marshal(publication{n.root, n.target, maps, access})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return sandbox.Run(tb, "publish", nil, fault, string(argument))
+}
+
+func (n node) unpublish(tb testing.TB) {
+	tb.Helper()
+	if err := n.volumes.Unpublish(n.target); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // check fails the test if the volume isn't complete.
 func (n node) check(tb testing.TB, access Access) {
 	tb.Helper()
@@ -160,15 +184,11 @@ func (n node) checkGone(tb testing.TB) {
 func TestPublishAndUnpublishAreIdempotent(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000))}
 	for range 3 {
-		if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-			t.Fatal(err)
-		}
+		n.publish(t, n.maps, access)
 		n.check(t, access)
 	}
 	for range 3 {
-		if err := n.volumes.Unpublish(n.target); err != nil {
-			t.Fatal(err)
-		}
+		n.unpublish(t)
 		n.checkGone(t)
 	}
 	if err := os.RemoveAll(filepath.Dir(n.target)); err != nil {
@@ -181,9 +201,7 @@ func TestPublishAndUnpublishAreIdempotent(t *testing.T) {
 
 func TestMapOutlivesItsProgram(t *testing.T) {
 	n := newNode(t)
-	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, Access{})
 	original, err := ebpf.LoadPinnedMap(n.maps[0].Path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -236,9 +254,7 @@ func TestKernelEnforcesAccess(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			if err := n.volumes.Publish(n.volume(), n.maps, test.access); err != nil {
-				t.Fatal(err)
-			}
+			n.publish(t, n.maps, test.access)
 			for _, flags := range []int{readWrite, readOnly, writeOnly} {
 				user := &syscall.Credential{Uid: test.uid, Gid: test.uid, Groups: []uint32{test.group}}
 				err := sandbox.Run(t, "open", user, sandbox.Fault{},
@@ -253,9 +269,7 @@ func TestKernelEnforcesAccess(t *testing.T) {
 
 func TestVolumeIsClosedToOthersAndChanges(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000))}
-	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, access)
 	if state := n.read(t); !state.Complete(nil, access) {
 		t.Errorf("not complete for all maps: %+v", state)
 	}
@@ -285,9 +299,7 @@ func TestVolumeShowsMapsOnly(t *testing.T) {
 	access := Access{Group: new(uint32(2000))}
 	t.Run("on this kernel", func(t *testing.T) {
 		n := newNode(t)
-		if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-			t.Fatal(err)
-		}
+		n.publish(t, n.maps, access)
 		shown := fileNames(t, n.target)
 		if slices.Contains(shown, "maps.debug") && !mountsDetachedDirectories(t) {
 			prerequisite.Missing(t, "before Linux 6.15 the kernel's own files stay", prerequisite.DetachedMounts)
@@ -301,12 +313,7 @@ func TestVolumeShowsMapsOnly(t *testing.T) {
 			prerequisite.Missing(t, "this kernel has no CONFIG_BPF_PRELOAD", prerequisite.BPFPreload)
 		}
 		n := newNode(t)
-		argument, err := json.Marshal(publication{n.root, n.target, n.maps, access})
-		if err != nil {
-			t.Fatal(err)
-		}
-		fault := sandbox.Fault{Syscall: unix.SYS_OPEN_TREE, Errno: unix.EINVAL}
-		if err := sandbox.Run(t, "publish", nil, fault, string(argument)); err != nil {
+		if err := n.publishWith(t, sandbox.Fault{Syscall: unix.SYS_OPEN_TREE, Errno: unix.EINVAL}, n.maps, access); err != nil {
 			t.Fatal(err)
 		}
 		n.check(t, access)
@@ -386,11 +393,7 @@ func TestPublishSurvivesFaults(t *testing.T) {
 		for _, errno := range []syscall.Errno{0, syscall.EIO} {
 			t.Run(name+" "+errno.Error(), func(t *testing.T) {
 				n := newNode(t)
-				argument, err := json.Marshal(publication{n.root, n.target, n.maps, access})
-				if err != nil {
-					t.Fatal(err)
-				}
-				err = sandbox.Run(t, "publish", nil, sandbox.Fault{Syscall: call, Errno: errno}, string(argument))
+				err := n.publishWith(t, sandbox.Fault{Syscall: call, Errno: errno}, n.maps, access)
 				if err == nil {
 					t.Fatal("publish met no fault")
 				}
@@ -407,9 +410,7 @@ func TestPublishSurvivesFaults(t *testing.T) {
 					t.Fatalf("retry: %v", err)
 				}
 				n.check(t, access)
-				if err := n.volumes.Unpublish(n.target); err != nil {
-					t.Fatal(err)
-				}
+				n.unpublish(t)
 				n.checkGone(t)
 			})
 		}
@@ -424,9 +425,7 @@ func TestUnpublishSurvivesFaults(t *testing.T) {
 		for _, errno := range []syscall.Errno{0, syscall.EIO} {
 			t.Run(name+" "+errno.Error(), func(t *testing.T) {
 				n := newNode(t)
-				if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
-					t.Fatal(err)
-				}
+				n.publish(t, n.maps, Access{})
 				if err := sandbox.Run(t, "unpublish", nil, sandbox.Fault{Syscall: call, Errno: errno}, n.root, n.target); err == nil {
 					t.Fatal("unpublish met no fault")
 				}
@@ -449,9 +448,7 @@ func TestPublishCompletesAVolume(t *testing.T) {
 	for name, spoil := range damage {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-				t.Fatal(err)
-			}
+			n.publish(t, n.maps, access)
 			if err := spoil(n.target); !errors.Is(err, unix.EROFS) {
 				t.Errorf("a read-only volume is spoilt: %v", err)
 			}
@@ -462,9 +459,7 @@ func TestPublishCompletesAVolume(t *testing.T) {
 			if state := n.read(t); state.Complete([]string{"counters", "config"}, access) {
 				t.Fatalf("a spoilt volume is complete: %+v", state)
 			}
-			if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-				t.Fatal(err)
-			}
+			n.publish(t, n.maps, access)
 			n.check(t, access)
 		})
 	}
@@ -488,17 +483,13 @@ func (n node) setReadOnly(tb testing.TB, readOnly bool) {
 // volume.
 func TestReadOnlyIsMadeGood(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000)), ReadOnly: true}
-	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, access)
 	n.setReadOnly(t, false)
 	if state := n.read(t); state.Shows(n.maps, access) {
 		t.Errorf("a volume that can be written shows the maps: %+v", state)
 	}
 	n.check(t, access) // the pod doesn't have to restart
-	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, access)
 	n.checkShows(t, n.maps, access)
 	if err := os.Chmod(filepath.Join(n.target, "config"), 0o660); !errors.Is(err, unix.EROFS) {
 		t.Errorf("chmod: %v", err)
@@ -509,9 +500,7 @@ func TestReadOnlyIsMadeGood(t *testing.T) {
 // it creates a bind mount, and makes it read-only if the container requests that.
 func TestContainersMountReadOnlyVolumes(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000)), ReadOnly: true}
-	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, access)
 	container := filepath.Join(n.root, "container")
 	if err := os.Mkdir(container, 0o755); err != nil {
 		t.Fatal(err)
@@ -542,9 +531,7 @@ func TestContainersMountReadOnlyVolumes(t *testing.T) {
 
 func TestPublishReplacesWhatAPodPutInItsVolume(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000))}
-	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, access)
 	victim := filepath.Join(n.root, "victim")
 	if err := os.WriteFile(victim, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -576,33 +563,25 @@ func TestPublishReplacesWhatAPodPutInItsVolume(t *testing.T) {
 
 func TestUnpublishOfStackedMounts(t *testing.T) {
 	n := newNode(t)
-	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, Access{})
 	for range 2 {
 		if err := unix.Mount("bpffs", n.target, "bpf", 0, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := n.volumes.Unpublish(n.target); err != nil {
-		t.Fatal(err)
-	}
+	n.unpublish(t)
 	n.checkGone(t)
 }
 
 func TestUnpublishWhileInUse(t *testing.T) {
 	n := newNode(t)
-	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, Access{})
 	user, err := os.Open(n.target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer user.Close()
-	if err := n.volumes.Unpublish(n.target); err != nil {
-		t.Fatal(err)
-	}
+	n.unpublish(t)
 	n.checkGone(t)
 }
 
@@ -673,15 +652,11 @@ func TestMountsReachTheHost(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = unix.Unmount(mount.to, unix.MNT_DETACH) })
 	}
-	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
-		t.Fatal(err)
-	}
+	n.publish(t, n.maps, Access{})
 	if mounts := sandbox.Mounts(t, host); mounts != 2 {
 		t.Errorf("%d mounts on the host, want the shared one and the volume", mounts)
 	}
-	if err := n.volumes.Unpublish(n.target); err != nil {
-		t.Fatal(err)
-	}
+	n.unpublish(t)
 	if mounts := sandbox.Mounts(t, host); mounts != 1 {
 		t.Errorf("%d mounts on the host, want the shared one", mounts)
 	}
@@ -730,11 +705,7 @@ func TestPinned(t *testing.T) {
 func BenchmarkPublish(b *testing.B) {
 	n := newNode(b)
 	for b.Loop() {
-		if err := n.volumes.Publish(n.volume(), n.maps, Access{Group: new(uint32(2000))}); err != nil {
-			b.Fatal(err)
-		}
-		if err := n.volumes.Unpublish(n.target); err != nil {
-			b.Fatal(err)
-		}
+		n.publish(b, n.maps, Access{Group: new(uint32(2000))})
+		n.unpublish(b)
 	}
 }

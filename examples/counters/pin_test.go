@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
@@ -115,13 +116,7 @@ func bpffs(t *testing.T) string {
 		t.Fatal(err)
 	}
 	volume := filepath.Join(directory, "volume")
-	if err := os.Mkdir(volume, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("bpffs", volume, "bpf", 0, ""); err != nil {
-		prerequisite.Missing(t, "mount bpffs: "+err.Error(), prerequisite.BPF)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(volume, unix.MNT_DETACH) })
+	sandbox.MountBPFFS(t, volume)
 	if err := os.Chown(volume, 0, nobody); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
@@ -62,14 +63,7 @@ func runProgram(t *testing.T, p *ebpf.Program) {
 func TestRead(t *testing.T) {
 	prerequisite.NeedsRoot(t, "maps of the kernel are for root alone")
 	dir := t.TempDir()
-	if err := unix.Mount("bpffs", dir, "bpf", 0, ""); err != nil {
-		prerequisite.Missing(t, "mount a bpffs: "+err.Error(), prerequisite.BPF)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	sandbox.MountBPFFS(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	got, ended := make(chan Event), make(chan error, 1)

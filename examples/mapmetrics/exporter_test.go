@@ -13,6 +13,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // exporterConfig is in ebpf_exporter's form.
@@ -95,14 +98,13 @@ func printed(t *testing.T, maps map[string]string) string {
 
 // A configuration of ebpf_exporter is used as it is, with maps in bytes. Their files can only be made as root.
 func TestExporterConfigOfBytes(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("maps are for root alone")
-	}
-	dir := bpffs(t)
+	prerequisite.NeedsRoot(t, "maps of the kernel are for root alone")
+	dir := t.TempDir()
+	sandbox.MountBPFFS(t, dir)
 	pin := func(name string, keySize uint32, elements map[string]uint64) {
 		m, err := ebpf.NewMap(&ebpf.MapSpec{Name: name, Type: ebpf.Hash, KeySize: keySize, ValueSize: 8, MaxEntries: 16})
 		if err != nil {
-			t.Skip("make a map:", err)
+			prerequisite.Missing(t, "make a map: "+err.Error(), prerequisite.BPF)
 		}
 		t.Cleanup(func() { m.Close() })
 		for k, v := range elements {

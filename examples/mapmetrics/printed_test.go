@@ -4,22 +4,23 @@
 package mapmetrics
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // TestPrintedByTheKernel decodes a key with a MAC address and an IPv6 address: the bytes, and what this kernel prints. A
 // part that the kernel doesn't print as a whole is an error, not another address.
 func TestPrintedByTheKernel(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("maps are for root alone")
-	}
-	dir := bpffs(t)
+	prerequisite.NeedsRoot(t, "maps of the kernel are for root alone")
+	dir := t.TempDir()
+	sandbox.MountBPFFS(t, dir)
 	u8, u16, u32 := &btf.Int{Name: "unsigned char", Size: 1}, &btf.Int{Name: "unsigned short", Size: 2}, &btf.Int{Name: "unsigned int", Size: 4}
 	array := func(n uint32, of btf.Type) *btf.Array { return &btf.Array{Type: of, Nelems: n, Index: u32} }
 	address := &btf.Struct{Name: "in6_addr", Size: 16, Members: []btf.Member{{Name: "in6_u", Type: &btf.Union{Size: 16, Members: []btf.Member{
@@ -28,7 +29,7 @@ func TestPrintedByTheKernel(t *testing.T) {
 	key := &btf.Struct{Name: "key", Size: 24, Members: []btf.Member{{Name: "mac", Type: array(8, u8)}, {Name: "address", Type: address, Offset: 64}}}
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "flows", Type: ebpf.Hash, KeySize: 24, ValueSize: 4, MaxEntries: 4, Key: key, Value: u32})
 	if err != nil {
-		t.Skip("make a map:", err)
+		prerequisite.Missing(t, "make a map: "+err.Error(), prerequisite.BPF)
 	}
 	defer m.Close()
 	path := filepath.Join(dir, "flows")

@@ -6,6 +6,7 @@
 # builds, and nothing if it is there.
 #
 # usage: build.sh CACHE BIN — the program goes to CACHE, the link to kubectl to BIN.
+#        build.sh CACHE BIN kubeadm — kubeadm of the same version goes to BIN.
 #        build.sh CACHE BIN oldest — the API server of the oldest supported version goes to
 #        CACHE, with links to the etcd and kubectl of the other one.
 set -euo pipefail
@@ -13,20 +14,41 @@ cache=${1:?} bin=${2:?} which=${3:-}
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=hack/progress.sh
 . "$here/../progress.sh"
+export GOWORK=off CGO_ENABLED=0
 
-version_of() { awk '$1 == "k8s.io/kubernetes" { print $2 }' "$1/go.mod"; }
-module=$here/$which
+version_of() { awk '$2 == "k8s.io/kubernetes" { print $3 }' "$1/go.mod"; }
+module=$here
+[[ $which != oldest ]] || module=$here/oldest
 version=$(version_of "$module")
 root=$cache/kubernetes-$version
-# The sources of the build, because the version alone doesn't identify it.
-source=$(cat "$module"/{main.go,go.mod,go.sum} | sha256sum)
-if [[ ! -x $root/kubernetes || $(cat "$root/source" 2>/dev/null) != "$source" ]]; then
-	mkdir -p "$root"
+
+# build PACKAGE FILE builds a command, with the go.mod and go.sum that it writes to the cache. The
+# module k8s.io/kubernetes replaces each staging module with a directory in its own tree, which
+# the module proxy doesn't serve. Here, each is replaced with the published module of the same
+# release (v1.36.3 -> v0.36.3). Kubernetes' own go.mod selects the other dependencies.
+build() (
+	set -e
 	variables=k8s.io/component-base/version
-	GOWORK=off CGO_ENABLED=0 slow "building Kubernetes $version (about 5 minutes on 2 cores)" \
-		go -C "$module" build -trimpath -o "$root/kubernetes.new" -ldflags "-s -w \
-			-X $variables.gitVersion=$version -X $variables.gitTreeState=clean \
-			-X $variables.gitMajor=1 -X $variables.gitMinor=$(cut -d. -f2 <<<"$version")" .
+	cd "$root"
+	cp "$module/go.mod" .
+	upstream=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/.*"GoMod": "\(.*\)",*/\1/p')
+	sed -n 's|^\s*\(k8s.io/[a-z-]*\) => ./staging/.*|\1|p' "$upstream" | while read -r staging; do
+		go mod edit -replace "$staging=$staging@v0.${version#v1.}"
+	done
+	go -C "$module" build -mod=mod -modfile="$root/go.mod" -trimpath -o "$2" -ldflags "-s -w \
+		-X $variables.gitVersion=$version -X $variables.gitTreeState=clean \
+		-X $variables.gitMajor=1 -X $variables.gitMinor=$(cut -d. -f2 <<<"$version")" "$1"
+)
+
+mkdir -p "$root" "$bin"
+if [[ $which == kubeadm ]]; then
+	build ./kubeadm "$bin/kubeadm"
+	exit
+fi
+# The sources of the build, because the version alone doesn't identify it.
+source=$(cat "$module"/{main.go,go.mod} | sha256sum)
+if [[ ! -x $root/kubernetes || $(cat "$root/source" 2>/dev/null) != "$source" ]]; then
+	slow "building Kubernetes $version (about 5 minutes on 2 cores)" build . "$root/kubernetes.new"
 	mv "$root/kubernetes.new" "$root/kubernetes"
 	echo "$source" >"$root/source"
 fi
@@ -36,5 +58,4 @@ for name in etcd kubectl; do
 	ln -sfn "${which:+../kubernetes-$(version_of "$here")/}kubernetes" "$root/$name"
 done
 [[ -z $which ]] || exit 0
-mkdir -p "$bin"
 [[ $(readlink "$bin/kubectl") == "$root/kubectl" ]] || ln -sf "$root/kubectl" "$bin/kubectl"

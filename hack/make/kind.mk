@@ -12,7 +12,7 @@ KIND_RUN = KIND_EXPERIMENTAL_PROVIDER=$(filter podman,$(notdir $(CONTAINER_ENGIN
 
 .PHONY: build-kubeadm
 build-kubeadm:
-	$(UNLESS_BUILT)GOWORK=off go -C hack/kubernetes build -trimpath -ldflags "-s -w $(foreach setting,gitVersion=$(KUBERNETES_VERSION) gitTreeState=clean gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))),-X k8s.io/component-base/version.$(setting))" -o $(LOCALBIN)/kubeadm ./kubeadm
+	$(UNLESS_BUILT)hack/kubernetes/build.sh $(CACHE) $(LOCALBIN) kubeadm
 
 # hack/kind/test.sh explains what it does if nothing can be pulled.
 KIND_TEST = KIND_FILES="$$($(call module_files,sigs.k8s.io/kind@$(KIND_VERSION)))" LOCALBIN=$(LOCALBIN) CACHE=$(CACHE) KUBERNETES=$(KUBERNETES) DAEMON=$(DAEMON) KIND=$(KIND) KUBECTL="$(KUBECTL)" \

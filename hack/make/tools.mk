@@ -44,24 +44,25 @@ $(LOCALBIN)/zizmor: hack/release/workflows/zizmor.txt
 	@$(LOCALBIN)/zizmor-venv/bin/pip install -q --disable-pip-version-check --only-binary :all: --require-hashes -r $<
 	@ln -sf zizmor-venv/bin/zizmor $@
 
-# go install also asks for the list of a module's versions, which some module proxies don't have for opm. Without the
-# tags, opm needs C libraries for image signatures.
-$(LOCALBIN)/opm: hack/make/tools.mk
+# go install refuses Prometheus, whose go.mod replaces modules, and asks for the list of a module's versions, which some
+# module proxies don't have for opm. They are built in a new module.
+$(LOCALBIN)/opm: MODULE = github.com/operator-framework/operator-registry@v1.73.0
+# Without the tags, opm needs C libraries for image signatures.
+$(LOCALBIN)/opm: TOOL_FLAGS = -tags json1,containers_image_openpgp
+# With only the service discovery that the tutorial uses, and without the web pages.
+$(LOCALBIN)/prometheus $(LOCALBIN)/promtool: MODULE = github.com/prometheus/prometheus@v0.313.5
+$(LOCALBIN)/prometheus $(LOCALBIN)/promtool: TOOL_FLAGS = -trimpath -ldflags "-s -w" -tags remove_all_sd,enable_kubernetes_sd
+
+OTHER_TOOLS := opm prometheus promtool
+$(OTHER_TOOLS:%=$(LOCALBIN)/%): hack/make/tools.mk
 	@mkdir -p $(@D)
-	@echo "building opm" >&2
+	@echo "building $(@F)" >&2
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cd "$$dir" && export GOWORK=off GOFLAGS=-mod=mod && \
-		go mod init opm 2>/dev/null && go mod edit -require github.com/operator-framework/operator-registry@v1.73.0 && \
-		go build -tags json1,containers_image_openpgp -o $@ github.com/operator-framework/operator-registry/cmd/opm
+		go mod init tool 2>/dev/null && go mod edit -require $(MODULE) && \
+		go build $(TOOL_FLAGS) -o $@ $(firstword $(subst @, ,$(MODULE)))/cmd/$(@F) && touch $@
 
 # module_files MODULE@VERSION is a command that prints the directory of the module's files.
 module_files = go mod download -json $1 | sed -n 's/.*"Dir": "\(.*\)",/\1/p'
-
-# Prometheus with only the service discovery that the tutorial uses, and without its web pages. Its go.mod replaces
-# modules, so go install refuses it.
-$(LOCALBIN)/prometheus $(LOCALBIN)/promtool: $(LOCALBIN)/%: hack/prometheus/go.mod hack/prometheus/go.sum
-	@mkdir -p $(@D)
-	@echo "building $*"
-	@GOWORK=off go -C hack/prometheus build -trimpath -ldflags "-s -w" -tags remove_all_sd,enable_kubernetes_sd -o $@ github.com/prometheus/prometheus/cmd/$* && touch $@
 
 # The linker for eBPF programs in Rust uses the LLVM of the compiler that builds it. The tutorial names both
 # versions.
@@ -77,10 +78,10 @@ $(BPF_LINKER):
 	cargo +$(RUST_TOOLCHAIN) install bpf-linker --version $(BPF_LINKER_VERSION) --locked --root $(CACHE)/bpf-linker-$(BPF_LINKER_VERSION)
 
 # Each of them is also a target without bin/, such as make cosign.
-.PHONY: $(TOOLS) zizmor opm prometheus promtool bpf-linker
-$(TOOLS) zizmor opm prometheus promtool bpf-linker: %: $(LOCALBIN)/%
+.PHONY: $(TOOLS) $(OTHER_TOOLS) zizmor bpf-linker
+$(TOOLS) $(OTHER_TOOLS) zizmor bpf-linker: %: $(LOCALBIN)/%
 
-kubernetes_version = $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' $(1)/go.mod)
+kubernetes_version = $(shell awk '$$2 == "k8s.io/kubernetes" { print $$3 }' $(1)/go.mod)
 KUBERNETES_VERSION := $(call kubernetes_version,hack/kubernetes)
 KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)/kubernetes
 # The oldest version that bpfman supports, with which only tests run.

@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
@@ -56,9 +55,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}
 		return nil
 	})
-	watched := source.Kind(mgr.GetCache(), client.Object(Metadata()), named)
 	return ctrl.NewControllerManagedBy(mgr).Named("bpfnodes").
-		WatchesRawSource(kindcache.Source(watched)).
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), Metadata(), named)).
 		Watches(&corev1.Node{}, named, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&corev1.Pod{}, ofPod).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).

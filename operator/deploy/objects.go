@@ -50,7 +50,9 @@ var (
 	//go:embed scc.yaml
 	constraintsYAML string
 
-	daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(template.FuncMap{"q": quote, "inline": inline}).Parse(daemonSetYAML))
+	daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(template.FuncMap{
+		"q": quote, "inline": inline, "hostOf": hostOf, "portOf": portOf,
+	}).Parse(daemonSetYAML))
 )
 
 // quote formats v as a JSON string, which is always a valid YAML string.
@@ -74,18 +76,6 @@ type values struct {
 // PluginDir is the directory where the kubelet looks for the plugin's socket.
 func (v values) PluginDir() string { return path.Join(v.KubeletRoot, "plugins", "csi-bpfman") }
 
-func (v values) PodsDir() string { return path.Join(v.KubeletRoot, "pods") }
-
-func (v values) HealthHost() string { return hostOf(v.Agent.HealthAddr) }
-
-func (v values) HealthPort() string { return portOf(v.Agent.HealthAddr) }
-
-// MetricsPort is the port of the agent's metrics.
-func (v values) MetricsPort() string { return portOf(v.Agent.MetricsAddr) }
-
-// CSIEnabled reports whether the CSI plugin is deployed. Only the plugin can mount maps into pods.
-func (v values) CSIEnabled() bool { return !v.CSI.Disabled }
-
 // Requirements returns the configured resources of a container. By default, these are only the given requests.
 func (v values) Requirements(container, cpu, memory string) (string, error) {
 	resources, ok := v.Resources[container]
@@ -101,19 +91,6 @@ func (v values) Requirements(container, cpu, memory string) (string, error) {
 	}
 	return inline(resources)
 }
-
-// CSIHost is the host for the CSI plugin's readiness probe.
-func (v values) CSIHost() string { return hostOf(v.CSI.MetricsAddr) }
-
-// CSIMetricsPort is the port of the CSI plugin's metrics and readiness probe.
-func (v values) CSIMetricsPort() string { return portOf(v.CSI.MetricsAddr) }
-
-func (v values) InspectorEnabled() bool { return !v.Inspector.Disabled }
-
-// InspectorHost is the host for the inspector's probes.
-func (v values) InspectorHost() string { return hostOf(v.Inspector.MetricsAddr) }
-
-func (v values) InspectorPort() string { return portOf(v.Inspector.MetricsAddr) }
 
 // RequirePolicy reports whether the agent refuses images for which no policy requires a signature.
 func (v values) RequirePolicy() bool { return v.Daemon.Signatures == SignaturesRequired }
@@ -155,6 +132,7 @@ func hostOf(addr string) string {
 	return host
 }
 
+// portOf returns the port of a server's address.
 func portOf(addr string) string {
 	_, port, _ := net.SplitHostPort(addr)
 	return port

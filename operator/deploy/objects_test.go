@@ -47,24 +47,17 @@ func containers(ds appsv1.DaemonSet) map[string]corev1.Container {
 	return all
 }
 
-func TestManifestsAreValid(t *testing.T) {
-	daemonSet(t, nil)
-	driver, err := CSIDriver()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if typed := into[storagev1.CSIDriver](t, driver); typed.Name != CSIDriverName || *typed.Spec.FSGroupPolicy != storagev1.NoneFSGroupPolicy {
-		t.Errorf("CSIDriver: %+v", typed)
-	}
-}
-
 // The plugin relies on these fields. It can't find out whether the kubelet applies them.
 func TestCSIDriver(t *testing.T) {
 	object, err := CSIDriver()
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := into[storagev1.CSIDriver](t, object).Spec
+	driver := into[storagev1.CSIDriver](t, object)
+	spec := driver.Spec
+	if driver.Name != CSIDriverName || *spec.FSGroupPolicy != storagev1.NoneFSGroupPolicy {
+		t.Errorf("CSIDriver: %+v", driver)
+	}
 	for name, flag := range map[string]struct {
 		set  *bool
 		want bool

@@ -101,9 +101,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Kind(own, client.Object(&corev1.ConfigMap{}), one)).
 		WatchesRawSource(source.Channel(r.asked, one))
 	for _, kind := range v1alpha1.UserKinds {
-		b.WatchesRawSource(kindcache.Source(source.Kind(mgr.GetCache(), client.Object(kind.New()), r.comeAndGo())))
+		b.WatchesRawSource(kindcache.Source(mgr.GetCache(), kind.New(), r.comeAndGo()))
 	}
-	b.WatchesRawSource(kindcache.Source(source.Kind(mgr.GetCache(), client.Object(v1alpha1.RolloutPolicyKind.New()), r.comeAndGo())))
+	b.WatchesRawSource(kindcache.Source(mgr.GetCache(), v1alpha1.RolloutPolicyKind.New(), r.comeAndGo()))
 	return b.Complete(r)
 }
 

@@ -24,17 +24,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
-// Source returns a source that starts of. The controller doesn't wait until the handler has
-// received all objects, so that a kind that can't be read doesn't delay others. To read a
-// kind before that returns a [kinds.UnreadError].
-func Source[request comparable](of source.TypedSyncingSource[request]) source.TypedSource[request] {
-	return eventSource[request]{of}
+// Source returns a source of the events of the object's kind. The controller doesn't wait until
+// the handler has received all objects, so that a kind that can't be read doesn't delay others.
+// To read a kind before that returns a [kinds.UnreadError].
+func Source[request comparable](from cache.Cache, object client.Object, to handler.TypedEventHandler[client.Object, request]) source.TypedSource[request] {
+	return eventSource[request]{source.TypedKind(from, object, to)}
 }
 
 // eventSource isn't a source.TypedSyncingSource, which a controller waits for.

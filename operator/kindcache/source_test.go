@@ -11,15 +11,13 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // A controller that runs already logs the sources that are added to it.
 func TestSourceIsLogged(t *testing.T) {
 	var out bytes.Buffer
-	nodes := Source(source.Kind(nil, client.Object(&corev1.Node{}), &handler.EnqueueRequestForObject{}))
+	nodes := Source(nil, &corev1.Node{}, &handler.EnqueueRequestForObject{})
 	logr.FromSlogHandler(slog.NewJSONHandler(&out, nil)).Info("Starting EventSource", "source", nodes)
 	if want := `"source":"kind source: *v1.Node"`; !strings.Contains(out.String(), want) {
 		t.Errorf("logged %s, want %s", out.String(), want)

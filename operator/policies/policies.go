@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package policies writes the status of BytecodePolicies: whether they can be enforced, with which keys, and
-// how many programs they allow and deny. When the digest of a key changes there, agents read the keys again.
+// Package policies writes the status of policies. That of BytecodePolicies is whether they can be enforced, with which
+// keys, and how many programs they allow and deny. When the digest of a key changes there, agents read the keys again.
 package policies
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -24,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -42,9 +36,7 @@ const (
 	// materialEvery is the interval at which keys and trusted roots are read. A watch would require the
 	// permission to list all Secrets in the namespace.
 	materialEvery = 15 * time.Second
-	maxMessage    = 4096
 
-	fieldManager = "bpfman-operator"
 	readyMessage = "The rules, keys, and trusted roots are valid"
 )
 
@@ -59,7 +51,7 @@ type Reconciler struct {
 	Clock     clock.PassiveClock
 
 	tally *tally
-	mu    sync.Mutex
+	// Reconciliations don't run concurrently.
 	notes map[string]note // by name
 }
 
@@ -77,10 +69,10 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // SetupWithManager watches policies and reports.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.tally, r.notes = newTally(), map[string]note{}
-	object := handler.TypedEnqueueRequestForObject[client.Object]{}
-	b := ctrl.NewControllerManagedBy(mgr).Named("policies").
-		WatchesRawSource(kindcache.Source(source.TypedKind(mgr.GetCache(), client.Object(v1alpha1.PolicyKind.New()), &object)))
-	return b.WatchesRawSource(reports.Source(r.Reports, r.onReport, nil)).Complete(r)
+	return ctrl.NewControllerManagedBy(mgr).Named("policies").
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), v1alpha1.PolicyKind.New(), &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(reports.Source(r.Reports, r.onReport)).
+		Complete(r)
 }
 
 // onReport updates the counts after a change of a report.
@@ -96,12 +88,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	defer cancel()
 	var object v1alpha1.BytecodePolicy
 	if err := r.Client.Get(ctx, q.NamespacedName, &object); apierrors.IsNotFound(err) || kinds.Unread(err) {
-		r.forget(q.Name)
+		delete(r.notes, q.Name)
 		return reconcile.Result{}, nil // if the cache gets it later, that causes an event
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get BytecodePolicy %s: %w", q.Name, err)
 	}
-	n := r.noteOf(&object)
+	n := r.notes[object.Name]
+	if n.uid != object.UID {
+		n = note{uid: object.UID}
+	}
 	secrets, configMaps := policy.References(&object)
 	refers := len(secrets)+len(configMaps) > 0
 	if now := r.Clock.Now(); n.material == nil || n.generation != object.Generation || refers && now.Sub(n.readAt) >= materialEvery {
@@ -120,12 +115,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 			again = due
 		}
 	default:
-		if err := r.write(ctx, &object, want); err != nil {
+		if err := writeStatus(ctx, r.Client, v1alpha1.PolicyKind.Name, &object, want); err != nil {
 			return reconcile.Result{}, err
 		}
 		n.wroteAt = r.Clock.Now()
 	}
-	r.keep(object.Name, n)
+	r.notes[object.Name] = n
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
@@ -134,7 +129,6 @@ func status(object *v1alpha1.BytecodePolicy, material map[string]policy.Material
 	want := &v1alpha1.BytecodePolicyStatus{
 		ObservedGeneration: object.Generation,
 		Allowed:            c.allowed, Denied: c.denied, Warned: c.warned,
-		Conditions: slices.Clone(object.Status.Conditions),
 	}
 	for _, a := range object.Spec.Authorities {
 		m := material[a.Name]
@@ -144,18 +138,7 @@ func status(object *v1alpha1.BytecodePolicy, material map[string]policy.Material
 		}
 		want.Authorities = append(want.Authorities, found)
 	}
-	ready := metav1.Condition{
-		Type: string(v1alpha1.Ready), Status: metav1.ConditionTrue, ObservedGeneration: object.Generation, Reason: v1alpha1.PolicyReasonReady, Message: readyMessage,
-	}
-	problems := policy.Compile(object, material).Problems()
-	if len(problems) == 0 {
-		v1alpha1.SetConditions(&want.Conditions, ready)
-		return want
-	}
-	ready.Reason, ready.Message = v1alpha1.PolicyReasonInvalid, shorten.Middle(strings.Join(problems, "; "), maxMessage)
-	stalled := ready
-	ready.Status, stalled.Type = metav1.ConditionFalse, string(v1alpha1.Stalled)
-	v1alpha1.SetConditions(&want.Conditions, ready, stalled)
+	want.Conditions = conditions(object.Status.Conditions, object.Generation, policy.Compile(object, material).Problems(), readyMessage)
 	return want
 }
 
@@ -164,47 +147,4 @@ func onlyCounts(a, b *v1alpha1.BytecodePolicyStatus) bool {
 	same := b.DeepCopy()
 	same.Allowed, same.Denied, same.Warned = a.Allowed, a.Denied, a.Warned
 	return equality.Semantic.DeepEqual(a, same)
-}
-
-func (r *Reconciler) write(ctx context.Context, object *v1alpha1.BytecodePolicy, want *v1alpha1.BytecodePolicyStatus) error {
-	// With the uid, the API server refuses to write to another policy of the same name. In a merge patch, null
-	// removes a field.
-	status := map[string]any{
-		"observedGeneration": want.ObservedGeneration, "allowed": want.Allowed, "denied": want.Denied, "warned": want.Warned,
-		"authorities": want.Authorities, "conditions": want.Conditions,
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID}, "status": status})
-	if err != nil {
-		return fmt.Errorf("encode status of BytecodePolicy %s: %w", object.Name, err)
-	}
-	written := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}
-	err = r.Client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // deleted, and possibly created again, which causes another event
-	}
-	if err != nil {
-		return fmt.Errorf("write status of BytecodePolicy %s: %w", object.Name, err)
-	}
-	return nil
-}
-
-func (r *Reconciler) noteOf(object *v1alpha1.BytecodePolicy) note {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n := r.notes[object.Name]; n.uid == object.UID {
-		return n
-	}
-	return note{uid: object.UID}
-}
-
-func (r *Reconciler) keep(name string, n note) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.notes[name] = n
-}
-
-func (r *Reconciler) forget(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.notes, name)
 }

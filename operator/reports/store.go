@@ -32,7 +32,7 @@ type Store struct {
 	// changing is held while the store changes and notifies subscribers, so that all subscribers get the changes
 	// in the same order.
 	changing    sync.Mutex
-	subscribers []Subscriber
+	subscribers []func(Change)
 }
 
 // Change is a change of one report. If a report was deleted and created again, there are two changes, in this
@@ -40,13 +40,6 @@ type Store struct {
 type Change struct {
 	// Before is nil for a new report. After is nil for a deleted report.
 	Before, After *Report
-}
-
-// Subscriber gets all changes, one at a time, starting with the first report. Its functions must not block.
-type Subscriber struct {
-	Changed func(Change)
-	// Listed, if not nil, is called after Changed has been called for all existing reports of a scope.
-	Listed func(namespaced bool)
 }
 
 // part contains the reports of one kind. It implements [toolscache.ReflectorStore].
@@ -101,26 +94,28 @@ func (p *part) reflect(ctx context.Context, from *toolscache.ListWatch) {
 }
 
 // Source makes the store an event source of a controller.
-func Source[request comparable](s *Store, changed func(Change, workqueue.TypedRateLimitingInterface[request]), listed func(namespaced bool)) source.TypedSource[request] {
+func Source[request comparable](s *Store, changed func(Change, workqueue.TypedRateLimitingInterface[request])) source.TypedSource[request] {
 	return source.TypedFunc[request](func(_ context.Context, q workqueue.TypedRateLimitingInterface[request]) error {
-		s.Subscribe(Subscriber{Changed: func(c Change) { changed(c, q) }, Listed: listed})
+		s.Subscribe(func(c Change) { changed(c, q) })
 		return nil
 	})
 }
 
-// Subscribe calls the subscriber with all existing reports, and then with every change.
-func (s *Store) Subscribe(to Subscriber) {
+// Subscribe calls changed with all existing reports, and then with every change, one at a time. It must not block.
+func (s *Store) Subscribe(changed func(Change)) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.subscribers = append(s.subscribers, to)
+	s.subscribers = append(s.subscribers, changed)
 	for _, p := range s.parts {
 		for _, r := range p.byUID { // nothing changes while changing is held
-			to.Changed(Change{After: r})
-		}
-		if p.hasListed() && to.Listed != nil {
-			to.Listed(p.kind.Namespaced)
+			changed(Change{After: r})
 		}
 	}
+}
+
+// Listed reports whether subscribers have got all existing reports of a scope.
+func (s *Store) Listed(namespaced bool) bool {
+	return !slices.ContainsFunc(s.parts, func(p *part) bool { return p.kind.Namespaced == namespaced && !p.hasListed() })
 }
 
 // Of returns the reports of a node, by the value of its label. The error contains a [kinds.UnreadError] for each
@@ -194,14 +189,8 @@ func (p *part) Replace(items []any, _ string) error {
 		p.put(r)
 	}
 	p.mu.Lock()
-	first := !p.listed
+	defer p.mu.Unlock()
 	p.listed = true
-	p.mu.Unlock()
-	for _, to := range p.store.subscribers {
-		if first && to.Listed != nil {
-			to.Listed(p.kind.Namespaced)
-		}
-	}
 	return nil
 }
 
@@ -253,7 +242,7 @@ func (p *part) leave(r *Report) {
 }
 
 func (s *Store) publish(c Change) {
-	for _, to := range s.subscribers {
-		to.Changed(c)
+	for _, changed := range s.subscribers {
+		changed(c)
 	}
 }

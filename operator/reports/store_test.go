@@ -55,11 +55,10 @@ func clusterScoped(s *Store) *part {
 // record formats changes as text, and counts reports like a subscriber.
 type record struct {
 	changes []string
-	listed  []bool
 	there   map[types.UID]*Report
 }
 
-func (r *record) subscriber(tb testing.TB) Subscriber {
+func (r *record) subscriber(tb testing.TB) func(Change) {
 	tb.Helper()
 	r.there = map[types.UID]*Report{}
 	say := func(x *Report) string {
@@ -68,22 +67,19 @@ func (r *record) subscriber(tb testing.TB) Subscriber {
 		}
 		return fmt.Sprintf("%s/%s/%d", x.UID, x.Node.Value().Label, x.State.Value().Generation)
 	}
-	return Subscriber{
-		Changed: func(c Change) {
-			r.changes = append(r.changes, say(c.Before)+" "+say(c.After))
-			switch {
-			case c.Before != nil && r.there[c.Before.UID] != c.Before:
-				tb.Errorf("%s changes, of which the last was %s", say(c.Before), say(r.there[c.Before.UID]))
-			case c.Before == nil && r.there[c.After.UID] != nil:
-				tb.Errorf("%s is new twice", say(c.After))
-			}
-			if c.After == nil {
-				delete(r.there, c.Before.UID)
-			} else {
-				r.there[c.After.UID] = c.After
-			}
-		},
-		Listed: func(namespaced bool) { r.listed = append(r.listed, namespaced) },
+	return func(c Change) {
+		r.changes = append(r.changes, say(c.Before)+" "+say(c.After))
+		switch {
+		case c.Before != nil && r.there[c.Before.UID] != c.Before:
+			tb.Errorf("%s changes, of which the last was %s", say(c.Before), say(r.there[c.Before.UID]))
+		case c.Before == nil && r.there[c.After.UID] != nil:
+			tb.Errorf("%s is new twice", say(c.After))
+		}
+		if c.After == nil {
+			delete(r.there, c.Before.UID)
+		} else {
+			r.there[c.After.UID] = c.After
+		}
 	}
 }
 
@@ -108,12 +104,15 @@ func TestStore(t *testing.T) {
 	first, late := &record{}, &record{}
 	s.Subscribe(first.subscriber(t))
 	first.expect(t)
+	if s.Listed(false) || s.Listed(true) {
+		t.Error("nothing was listed")
+	}
 
 	must(t, p.Replace(items(report("1", "a", 1), report("2", "a", 1), report("3", "b", 1)), "5"))
 	slices.Sort(first.changes)
 	first.expect(t, "- 1/a/1", "- 2/a/1", "- 3/b/1")
-	if !slices.Equal(first.listed, []bool{false}) {
-		t.Errorf("listed: %v", first.listed)
+	if !s.Listed(false) || s.Listed(true) {
+		t.Errorf("listed: %v and %v", s.Listed(false), s.Listed(true))
 	}
 
 	must(t, p.Add(event(report("4", "b", 1))))
@@ -135,9 +134,6 @@ func TestStore(t *testing.T) {
 	s.Subscribe(late.subscriber(t))
 	slices.Sort(late.changes)
 	late.expect(t, "- 1/a/2", "- 2/b/1", "- 4/b/1")
-	if !slices.Equal(late.listed, []bool{false}) {
-		t.Errorf("listed: %v", late.listed)
-	}
 
 	// A list after a lost watch: 1 was deleted and created again with the same name, 4 was deleted, and 2 has
 	// changed.
@@ -147,9 +143,6 @@ func TestStore(t *testing.T) {
 	for _, r := range []*record{first, late} {
 		slices.Sort(r.changes[:2]) // deletions come first
 		r.expect(t, "1/a/2 -", "4/b/1 -", "- 1 again/a/1", "2/b/1 2/b/3")
-		if len(r.listed) != 1 {
-			t.Errorf("listed again: %v", r.listed)
-		}
 	}
 	must(t, p.Replace(nil, "10"))
 	if len(p.byUID)+len(p.byNode)+len(first.there) > 0 {
@@ -320,15 +313,12 @@ func TestReflect(t *testing.T) {
 
 			s := NewStore(&kinds.Kinds{})
 			changes := make(chan string, 10)
-			s.Subscribe(Subscriber{
-				Changed: func(c Change) {
-					if c.After != nil {
-						changes <- "+" + string(c.After.UID)
-					} else {
-						changes <- "-" + string(c.Before.UID)
-					}
-				},
-				Listed: func(bool) { changes <- "listed" },
+			s.Subscribe(func(c Change) {
+				if c.After != nil {
+					changes <- "+" + string(c.After.UID)
+				} else {
+					changes <- "-" + string(c.Before.UID)
+				}
 			})
 			ctx, stop := context.WithCancel(t.Context())
 			var reflecting sync.WaitGroup
@@ -337,14 +327,14 @@ func TestReflect(t *testing.T) {
 				p.reflect(ctx, liststream.New(api, p.kind.Resource(), runtime.NewParameterCodec(scheme), decode))
 			})
 			var got []string
-			for range 5 {
+			for range 4 {
 				got = append(got, <-changes)
 			}
 			stop()
 			reflecting.Wait()
 			slices.Sort(got[:2]) // in any order
-			if want := []string{"+one", "+two", "listed", "+three", "-one"}; !slices.Equal(got, want) {
-				t.Errorf("changes %q, want %q", got, want)
+			if want := []string{"+one", "+two", "+three", "-one"}; !slices.Equal(got, want) || !s.Listed(false) {
+				t.Errorf("changes %q, want %q; listed: %v", got, want, s.Listed(false))
 			}
 			want := []string{"watch=true initial=true at "}
 			if !streams {

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/event"
@@ -80,8 +79,6 @@ type Reconciler struct {
 	index *Index
 	mu    sync.Mutex
 	notes map[types.UID]note
-	// listed contains whether all reports of namespaced or cluster-scoped objects are known.
-	listed map[bool]bool
 }
 
 // note is what the reconciler remembers about an object between writes.
@@ -99,18 +96,17 @@ type note struct {
 // SetupWithManager watches the user objects of all kinds, reports, nodes, and the agent's pods. The manager's
 // cache contains no other pods: see CacheByObject.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.index, r.notes, r.listed = NewIndex(), map[types.UID]note{}, map[bool]bool{}
+	r.index, r.notes = NewIndex(), map[types.UID]note{}
 	b := builder.TypedControllerManagedBy[Ref](mgr)
 	for _, kind := range v1alpha1.UserKinds {
-		watched := source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.ownerEvents(kind.Name))
-		b.WatchesRawSource(kindcache.Source(watched))
+		b.WatchesRawSource(kindcache.Source(mgr.GetCache(), kind.New(), r.ownerEvents(kind.Name)))
 	}
-	b.WatchesRawSource(reports.Source(r.Reports, r.onReport, r.setListed))
+	b.WatchesRawSource(reports.Source(r.Reports, r.onReport))
 	return b.Named("status").
 		Watches(&corev1.Node{}, r.nodeEvents()).
 		Watches(&corev1.Pod{}, r.podEvents()).
-		WatchesRawSource(kindcache.Source(source.TypedKind(mgr.GetCache(), client.Object(&v1alpha1.RolloutPolicy{}), r.policyEvents()))).
-		WatchesRawSource(kindcache.Source(source.TypedKind(mgr.GetCache(), client.Object(bpfnodes.Metadata()), r.healthEvents()))).
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), &v1alpha1.RolloutPolicy{}, r.policyEvents())).
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), bpfnodes.Metadata(), r.healthEvents())).
 		WithOptions(controller.TypedOptions[Ref]{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
@@ -123,11 +119,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	} else if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	listed := r.Reports.Listed(ref.Namespace != "") // before the sums, which then have all reports
 	summary, known := r.index.Summary(object.GetUID())
 	if !known {
 		return reconcile.Result{}, nil
 	}
-	if summary.Undecodable == "" && !r.areListed(ref.Namespace != "") {
+	if summary.Undecodable == "" && !listed {
 		// Without the reports, the status would say that all nodes are still missing.
 		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	}
@@ -309,18 +306,6 @@ func (r *Reconciler) forgetNote(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.notes, uid)
-}
-
-func (r *Reconciler) setListed(namespaced bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.listed[namespaced] = true
-}
-
-func (r *Reconciler) areListed(namespaced bool) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.listed[namespaced]
 }
 
 func kindOf(name string) v1alpha1.Kind[v1alpha1.UserObject] {

@@ -46,7 +46,7 @@ func (l *Leftovers) SetupWithManager(mgr ctrl.Manager) error {
 		if c.Before == nil && nodeOf(c.After) != "" {
 			q.Add(nodeRequest(nodeOf(c.After)))
 		}
-	}, nil)).Complete(l)
+	})).Complete(l)
 }
 
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]

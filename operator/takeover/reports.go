@@ -56,7 +56,7 @@ func (r *Reports) SetupWithManager(mgr ctrl.Manager) error {
 		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("takeover-reports").
-		WatchesRawSource(reports.Source(r.Reports, foreign, nil)).
+		WatchesRawSource(reports.Source(r.Reports, foreign)).
 		Complete(r)
 }
 

@@ -61,7 +61,6 @@ func TestOldestKubernetes(t *testing.T) {
 		"charts/bpfman-operator/Chart.yaml": `kubeVersion: ">=1.30.0-0"`,
 		"hack/install/install.sh":           "Kubernetes 1.30 or later is required",
 		"hack/kubernetes/oldest/go.mod":     "k8s.io/kubernetes v1.30.",
-		"hack/kubernetes/gomod.sh":          "gomod.sh v1.30.",
 	} {
 		content, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {

@@ -51,9 +51,7 @@ func BenchmarkVolumes(b *testing.B) {
 	load(b, daemon, "TracepointProgram", "")
 	p := startProcess(b, bpfman.Socket, sandbox.DaemonMaps)
 	for i := range liveVolumes {
-		if _, err := p.node.NodePublishVolume(b.Context(), p.request(b, fmt.Sprint("live-", i))); err != nil {
-			b.Fatal(err)
-		}
+		p.publish(b, p.request(b, fmt.Sprint("live-", i)))
 	}
 	lists := durations{}
 	for range perWorker {

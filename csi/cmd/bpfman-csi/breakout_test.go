@@ -124,9 +124,7 @@ func TestGlobalsAreOnlyGivenByName(t *testing.T) {
 		}
 	}
 	request.VolumeContext[v1alpha1.VolumeAttributeMaps] = "*"
-	if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	k.publish(t, request)
 	mapID(t, filepath.Join(request.GetTargetPath(), "globals_map"))
 	entries, err := os.ReadDir(request.GetTargetPath())
 	if err != nil {
@@ -137,9 +135,7 @@ func TestGlobalsAreOnlyGivenByName(t *testing.T) {
 			t.Errorf("the volume has %s", entry.Name())
 		}
 	}
-	if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
-		t.Error(err)
-	}
+	k.unpublish(t, request)
 }
 
 // TestBreakOutOfOtherCalls unpublishes and inspects what isn't a volume, or belongs to

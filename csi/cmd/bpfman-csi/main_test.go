@@ -86,19 +86,16 @@ func startPlugin(tb testing.TB, daemonSocket string) *kubelet {
 			tb.Error(err)
 		}
 	})
-	connection := dial(tb, k.endpoint)
-	k.node, k.identity = csi.NewNodeClient(connection), csi.NewIdentityClient(connection)
-	if _, err := k.identity.Probe(tb.Context(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
-		tb.Fatal(err)
-	}
+	k.connect(tb)
 	return k
 }
 
-func dial(tb testing.TB, socket string) *grpc.ClientConn {
+// connect waits until the plugin responds.
+func (k *kubelet) connect(tb testing.TB) {
 	tb.Helper()
 	// If the socket doesn't exist yet, retry soon.
 	soon := backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 10 * time.Millisecond}
-	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	connection, err := grpc.NewClient("unix:"+k.endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		// If it is zero, an attempt takes at most BaseDelay, and a connection that was just established is closed
 		// during its first call.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: time.Minute}))
@@ -106,7 +103,10 @@ func dial(tb testing.TB, socket string) *grpc.ClientConn {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { connection.Close() })
-	return connection
+	k.node, k.identity = csi.NewNodeClient(connection), csi.NewIdentityClient(connection)
+	if _, err := k.identity.Probe(tb.Context(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // request returns a request for the volume of a pod, and creates the pod's directory.
@@ -128,6 +128,26 @@ func (k *kubelet) request(tb testing.TB, pod string) *csi.NodePublishVolumeReque
 			"csi.storage.k8s.io/pod.name":      pod,
 			"csi.storage.k8s.io/pod.namespace": namespace,
 		},
+	}
+}
+
+// publish publishes volumes, which must succeed.
+func (k *kubelet) publish(tb testing.TB, requests ...*csi.NodePublishVolumeRequest) {
+	tb.Helper()
+	for _, request := range requests {
+		if _, err := k.node.NodePublishVolume(tb.Context(), request); err != nil {
+			tb.Fatalf("publish: %v", err)
+		}
+	}
+}
+
+// unpublish unpublishes volumes, which must succeed.
+func (k *kubelet) unpublish(tb testing.TB, requests ...*csi.NodePublishVolumeRequest) {
+	tb.Helper()
+	for _, request := range requests {
+		if _, err := k.node.NodeUnpublishVolume(tb.Context(), unpublishOf(request)); err != nil {
+			tb.Errorf("unpublish: %v", err)
+		}
 	}
 }
 
@@ -160,9 +180,7 @@ func TestWithoutDaemon(t *testing.T) {
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("publish took %v", took)
 	}
-	if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
-		t.Errorf("unpublish: %v", err)
-	}
+	k.unpublish(t, request)
 }
 
 // load makes the daemon load a program for a user object.
@@ -230,9 +248,7 @@ func TestWithTheRealDaemon(t *testing.T) {
 		return mapID(t, filepath.Join(sandbox.DaemonMaps, fmt.Sprint(id), counterMap))
 	}
 	for range 2 {
-		if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		k.publish(t, request)
 	}
 	pin := filepath.Join(request.GetTargetPath(), counterMap)
 	if mapID(t, pin) != pinned(cluster) {
@@ -249,9 +265,7 @@ func TestWithTheRealDaemon(t *testing.T) {
 	second := k.request(t, "pod-2")
 	second.Readonly = true
 	second.VolumeContext[v1alpha1.VolumeAttributeMaps] = "*"
-	if _, err := k.node.NodePublishVolume(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	k.publish(t, second)
 	secondPin := filepath.Join(second.GetTargetPath(), counterMap)
 	if mapID(t, secondPin) != pinned(own) {
 		t.Error("the volume doesn't show the map of the program in the pod's namespace")
@@ -275,19 +289,11 @@ func TestWithTheRealDaemon(t *testing.T) {
 		t.Errorf("publish of an ambiguous name: %v", err)
 	}
 	third.VolumeContext[v1alpha1.VolumeAttributeKind] = "TracepointNsProgram"
-	if _, err := k.node.NodePublishVolume(t.Context(), third); err != nil {
-		t.Errorf("publish with the kind named: %v", err)
-	}
+	k.publish(t, third)
 
 	bpfman.Kill()
-	if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
-		t.Errorf("republish with the daemon down: %v", err)
-	}
-	for _, volume := range []*csi.NodePublishVolumeRequest{request, second, third} {
-		if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(volume)); err != nil {
-			t.Errorf("unpublish with the daemon down: %v", err)
-		}
-	}
+	k.publish(t, request)
+	k.unpublish(t, request, second, third)
 	if mounts := sandbox.Mounts(t, k.kubeletRoot); mounts != 0 {
 		t.Errorf("%d mounts left", mounts)
 	}
@@ -301,11 +307,7 @@ func TestVolumesFollowTheRealDaemon(t *testing.T) {
 	old := load(t, daemon, "TracepointProgram", "")
 	following, staying := k.request(t, "pod-1"), k.request(t, "pod-2")
 	staying.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
-	for _, request := range []*csi.NodePublishVolumeRequest{following, staying} {
-		if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
-	}
+	k.publish(t, following, staying)
 	pin := func(request *csi.NodePublishVolumeRequest) string {
 		return filepath.Join(request.GetTargetPath(), counterMap)
 	}
@@ -332,9 +334,7 @@ func TestVolumesFollowTheRealDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := k.node.NodePublishVolume(t.Context(), following); err != nil {
-			t.Errorf("republish with the program gone: %v", err)
-		}
+		k.publish(t, following)
 	}
 	if got := mapID(t, pin(following)); got != want {
 		t.Errorf("with the program gone the volume shows map %d, not %d", got, want)
@@ -344,11 +344,7 @@ func TestVolumesFollowTheRealDaemon(t *testing.T) {
 	}
 	again := load(t, daemon, "TracepointProgram", "")
 	awaitMap(t, pin(following), mapID(t, filepath.Join(sandbox.DaemonMaps, fmt.Sprint(again), counterMap)))
-	for _, request := range []*csi.NodePublishVolumeRequest{following, staying} {
-		if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
-			t.Error(err)
-		}
-	}
+	k.unpublish(t, following, staying)
 }
 
 // TestGlobals mounts sections of global variables, which the daemon doesn't pin.
@@ -369,9 +365,7 @@ func TestGlobals(t *testing.T) {
 	}
 	request.VolumeContext[v1alpha1.VolumeAttributeMaps] = ".bss, .rodata"
 	for range 2 {
-		if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		k.publish(t, request)
 	}
 	bss := filepath.Join(request.GetTargetPath(), "bss")
 	first := mapID(t, bss)
@@ -412,9 +406,7 @@ func TestGlobals(t *testing.T) {
 	if message := k.condition(t, request); message != "" {
 		t.Errorf("condition after a reload: %s", message)
 	}
-	if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
-		t.Error(err)
-	}
+	k.unpublish(t, request)
 }
 
 // TestGlobalsOfNoProgram keeps the maps of a program that was unloaded, and says so.
@@ -425,18 +417,14 @@ func TestGlobalsOfNoProgram(t *testing.T) {
 	request := k.request(t, "pod")
 	request.VolumeContext[v1alpha1.VolumeAttributeMaps] = ".bss"
 	request.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
-	if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	k.publish(t, request)
 	if _, err := bpfman.Client.Unload(t.Context(), &gobpfman.UnloadRequest{Id: id}); err != nil {
 		t.Fatal(err)
 	}
 	if message := k.condition(t, request); !strings.Contains(message, "no loaded program has these maps anymore: bss") {
 		t.Errorf("condition: %q", message)
 	}
-	if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
-		t.Error(err)
-	}
+	k.unpublish(t, request)
 }
 
 // awaitMap waits until the pin refers to the map. The pin must exist all the time.

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
 
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
@@ -70,11 +69,7 @@ func (p *process) start(tb testing.TB) {
 	} else {
 		p.command = sandbox.Start(tb, "plugin", p.arguments...)
 	}
-	connection := dial(tb, p.endpoint)
-	p.node, p.identity = csi.NewNodeClient(connection), csi.NewIdentityClient(connection)
-	if _, err := p.identity.Probe(tb.Context(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
-		tb.Fatal(err)
-	}
+	p.connect(tb)
 }
 
 func (p *process) kill(tb testing.TB) {
@@ -85,8 +80,8 @@ func (p *process) kill(tb testing.TB) {
 	_ = p.command.Wait()
 }
 
-// publish publishes the volumes concurrently, and returns the number of successes.
-func (p *process) publish(tb testing.TB, requests []*csi.NodePublishVolumeRequest, done func()) int {
+// publishAll publishes the volumes concurrently, and returns the number of successes.
+func (p *process) publishAll(tb testing.TB, requests []*csi.NodePublishVolumeRequest, done func()) int {
 	tb.Helper()
 	var published atomic.Int32
 	var group sync.WaitGroup
@@ -112,9 +107,9 @@ func TestKilledPlugin(t *testing.T) {
 		}
 		// The kill interrupts the other publications at any step.
 		var first sync.Once
-		p.publish(t, requests, func() { first.Do(func() { p.kill(t) }) })
+		p.publishAll(t, requests, func() { first.Do(func() { p.kill(t) }) })
 		p.start(t)
-		if published := p.publish(t, requests, func() {}); published != volumes {
+		if published := p.publishAll(t, requests, func() {}); published != volumes {
 			t.Fatalf("%d of %d volumes after the retry", published, volumes)
 		}
 		if mounts := sandbox.Mounts(t, p.kubeletRoot); mounts != volumes {
@@ -132,11 +127,7 @@ func TestKilledPlugin(t *testing.T) {
 		}
 		group.Wait()
 		p.start(t)
-		for _, request := range requests {
-			if _, err := p.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		p.unpublish(t, requests...)
 		if mounts := sandbox.Mounts(t, p.kubeletRoot); mounts != 0 {
 			t.Fatalf("%d mounts left", mounts)
 		}
@@ -154,7 +145,7 @@ func TestRestartWithLiveVolumes(t *testing.T) {
 	for i := range requests {
 		requests[i] = p.request(t, fmt.Sprint("pod-", i))
 	}
-	if published := p.publish(t, requests, func() {}); published != volumes {
+	if published := p.publishAll(t, requests, func() {}); published != volumes {
 		t.Fatalf("%d of %d volumes", published, volumes)
 	}
 	// The target for the plugin's own binary is 25 MB.
@@ -177,11 +168,7 @@ func TestRestartWithLiveVolumes(t *testing.T) {
 	if mountTable(t) != before {
 		t.Error("the restart changed the mount table")
 	}
-	for _, request := range requests {
-		if _, err := p.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	p.unpublish(t, requests...)
 	if mounts := sandbox.Mounts(t, p.kubeletRoot); mounts != 0 {
 		t.Errorf("%d mounts left", mounts)
 	}
@@ -228,7 +215,7 @@ func TestReboot(t *testing.T) {
 	for i := range requests {
 		requests[i] = p.request(t, fmt.Sprint("pod-", i))
 	}
-	if published := p.publish(t, requests, func() {}); published != volumes {
+	if published := p.publishAll(t, requests, func() {}); published != volumes {
 		t.Fatalf("%d of %d volumes", published, volumes)
 	}
 	p.kill(t)
@@ -239,16 +226,14 @@ func TestReboot(t *testing.T) {
 	}
 	p.start(t)
 	again, ended := requests[:volumes/2], requests[volumes/2:]
-	if published := p.publish(t, again, func() {}); published != len(again) {
+	if published := p.publishAll(t, again, func() {}); published != len(again) {
 		t.Errorf("%d of %d volumes after the reboot", published, len(again))
 	}
 	for _, request := range again {
 		mapID(t, filepath.Join(request.GetTargetPath(), counterMap))
 	}
+	p.unpublish(t, ended...)
 	for _, request := range ended {
-		if _, err := p.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
-			t.Error(err)
-		}
 		if _, err := os.Lstat(request.GetTargetPath()); !os.IsNotExist(err) {
 			t.Errorf("directory left: %v", err)
 		}
@@ -256,11 +241,7 @@ func TestReboot(t *testing.T) {
 	if mounts := sandbox.Mounts(t, p.kubeletRoot); mounts != len(again) {
 		t.Errorf("%d mounts, want %d", mounts, len(again))
 	}
-	for _, request := range again {
-		if _, err := p.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
-			t.Error(err)
-		}
-	}
+	p.unpublish(t, again...)
 	if mounts := sandbox.Mounts(t, p.kubeletRoot); mounts != 0 {
 		t.Errorf("%d mounts left", mounts)
 	}

@@ -27,7 +27,7 @@ type Sources struct {
 // NextTag is a second tag of every image. Tests use it to roll out a workload again.
 const NextTag = "next"
 
-// prometheusImage is the image that the tutorial uses, with the version that hack/prometheus pins.
+// prometheusImage is the image that the tutorial uses, with the version that hack/make/tools.mk names.
 const prometheusImage = "quay.io/prometheus/prometheus:v3.13.5"
 
 // AbsentError names the file that is missing to build an image.

@@ -133,13 +133,13 @@ func TestCatalogNamesWhatIsNotBuilt(t *testing.T) {
 	}
 }
 
-// TestPrometheusVersion checks that the tutorial, the image, and the pinned module have the same version: v3.13.5
-// is the module's v0.313.5.
+// TestPrometheusVersion checks that the tutorial, the image, and the module that make builds have the same version:
+// v3.13.5 is the module's v0.313.5.
 func TestPrometheusVersion(t *testing.T) {
 	_, version, _ := strings.Cut(prometheusImage, ":v3.")
 	for file, want := range map[string]string{
 		"../../../docs/tutorials/prometheus.md": "image: " + prometheusImage + "\n",
-		"../../prometheus/go.mod":               "github.com/prometheus/prometheus v0.3" + version + " ",
+		"../../make/tools.mk":                   "github.com/prometheus/prometheus@v0.3" + version + "\n",
 	} {
 		content, err := os.ReadFile(file)
 		if err != nil {

@@ -126,17 +126,7 @@ func (r Release) DataOn(base v1.ImageIndex, repository string, dirs map[string]f
 
 // Copy returns the images of another project for the release's architectures.
 func (r Release) Copy(other v1.ImageIndex) (v1.ImageIndex, error) {
-	copied := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, architecture := range r.Architectures {
-		built, err := imageFor(other, architecture)
-		if err != nil {
-			return nil, err
-		}
-		copied = mutate.AppendManifests(copied, mutate.IndexAddendum{
-			Add: built, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}},
-		})
-	}
-	return copied, nil
+	return r.collect(func(architecture string) (v1.Image, error) { return imageFor(other, architecture) })
 }
 
 func imageFor(index v1.ImageIndex, architecture string) (v1.Image, error) {
@@ -178,6 +168,19 @@ func (r Release) index(describe func(architecture string) (image.Image, error)) 
 }
 
 func (r Release) indexOf(build func(architecture string) (v1.Image, error)) (v1.ImageIndex, error) {
+	index, err := r.collect(build)
+	if err != nil {
+		return nil, err
+	}
+	annotated, ok := mutate.Annotations(index, r.annotations()).(v1.ImageIndex)
+	if !ok {
+		return nil, fmt.Errorf("annotate an index: it became %T", annotated)
+	}
+	return annotated, nil
+}
+
+// collect returns an index with an image for each of the release's architectures.
+func (r Release) collect(build func(architecture string) (v1.Image, error)) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, architecture := range r.Architectures {
 		built, err := build(architecture)
@@ -189,11 +192,7 @@ func (r Release) indexOf(build func(architecture string) (v1.Image, error)) (v1.
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}},
 		})
 	}
-	annotated, ok := mutate.Annotations(index, r.annotations()).(v1.ImageIndex)
-	if !ok {
-		return nil, fmt.Errorf("annotate an index: it became %T", annotated)
-	}
-	return annotated, nil
+	return index, nil
 }
 
 // Bytecode builds the bytecode image of an example. Its objects are for little-endian and for big-endian nodes.

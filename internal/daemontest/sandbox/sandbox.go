@@ -214,14 +214,14 @@ func Mounts(tb testing.TB, directory string) int {
 	return count
 }
 
-// MountBPFFS mounts a bpffs on a new directory.
+// MountBPFFS mounts a bpffs on a directory, until the end of the test.
 func MountBPFFS(tb testing.TB, directory string) {
 	tb.Helper()
 	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // the test's other users read it
 		tb.Fatal(err)
 	}
 	if err := unix.Mount("bpffs", directory, "bpf", 0, ""); err != nil {
-		tb.Fatalf("mount bpffs on %s: %v", directory, err)
+		prerequisite.Missing(tb, fmt.Sprintf("mount bpffs on %s: %v", directory, err), prerequisite.BPF)
 	}
 	tb.Cleanup(func() { _ = unix.Unmount(directory, unix.MNT_DETACH) })
 }
