@@ -157,7 +157,7 @@ func (c *Controller) daemonReturned(ctx context.Context) {
 	for _, key := range c.Inventory.Owners() {
 		c.queue.Add(key)
 	}
-	c.enqueue(ctx, func(program.Needs) bool { return true })
+	c.enqueueAll(ctx)
 	// Only the daemon knows about owners without objects and reports.
 	if err := c.reconciler.ensureInventory(ctx); err != nil {
 		logr.FromContextOrDiscard(ctx).Info("Failed to list the daemon's programs; retrying", "reason", err.Error())
