@@ -4,12 +4,12 @@
 package confirm
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -34,7 +34,7 @@ const (
 )
 
 // Changes confirms the versions of objects whose network programs the agent attaches, or undoes them. Its methods can
-// be called concurrently.
+// be called concurrently. The zero value confirms nothing, and has no records.
 type Changes struct {
 	// Limit is the time limit for a response of the API server.
 	Limit time.Duration
@@ -75,7 +75,7 @@ func (c *Changes) Open(dir, proc string) error {
 }
 
 // Enabled reports whether changes are confirmed at all.
-func (c *Changes) Enabled() bool { return c != nil && c.Limit > 0 }
+func (c *Changes) Enabled() bool { return c.Limit > 0 }
 
 // Begin records a version, before its network programs are attached. It does nothing for a version that is confirmed, or
 // that is being tried.
@@ -87,7 +87,7 @@ func (c *Changes) Begin(key program.Key, v Version) error {
 	if r.Confirmed != nil && r.Confirmed.id() == id || r.Tried != nil && r.Tried.State == trying && r.Tried.Version.id() == id {
 		return nil
 	}
-	if r.Confirmed != nil && uidOf(r.Confirmed) != uidOf(&v) {
+	if r.Confirmed != nil && r.Confirmed.Object.Metadata.UID != v.Object.Metadata.UID {
 		r.Confirmed = nil // another object of this name, which had nothing to do with the programs of this one
 	}
 	r.Tried = &trial{Version: v, State: trying, Boot: c.boot, Deadline: time.Now().Add(c.Limit)}
@@ -128,7 +128,7 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 		return err
 	case tried || !pass.Complete || !pass.Attached && !pass.Record && r.Confirmed == nil:
 		return nil
-	case r.Tried == nil && r.Confirmed != nil && bytes.Equal(r.Confirmed.Object, v.Object) && r.Confirmed.Image == v.Image && slices.Equal(r.Confirmed.Addresses, v.Addresses):
+	case r.Tried == nil && r.Confirmed != nil && reflect.DeepEqual(*r.Confirmed, v):
 		return nil
 	}
 	return c.put(key, record{Confirmed: &v})
@@ -195,13 +195,10 @@ func (c *Changes) Trying(key program.Key, v Version) bool {
 
 // Confirmed returns the version of an object that runs on this node, or nil if that isn't known, or isn't confirmed yet.
 func (c *Changes) Confirmed(key program.Key, uid types.UID) *Version {
-	if !c.Enabled() {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.records[key]
-	if r.Confirmed == nil || r.Tried != nil || uidOf(r.Confirmed) != uid {
+	if r.Confirmed == nil || r.Tried != nil || r.Confirmed.Object.Metadata.UID != uid {
 		return nil
 	}
 	return r.Confirmed
@@ -219,9 +216,6 @@ func (c *Changes) Image(key program.Key, v Version) bytecode.Image {
 
 // Keys returns the keys of the objects that have a record.
 func (c *Changes) Keys() []program.Key {
-	if !c.Enabled() {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(c.records))
@@ -229,9 +223,6 @@ func (c *Changes) Keys() []program.Key {
 
 // Unconfirmed returns the number of versions that are being tried.
 func (c *Changes) Unconfirmed() int {
-	if !c.Enabled() {
-		return 0
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	count := 0
@@ -245,9 +236,6 @@ func (c *Changes) Unconfirmed() int {
 
 // Images returns the images of confirmed versions, whose objects have to stay on the node.
 func (c *Changes) Images() []bytecode.Image {
-	if !c.Enabled() {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var images []bytecode.Image
@@ -261,19 +249,15 @@ func (c *Changes) Images() []bytecode.Image {
 
 // Run confirms versions, and undoes those that can't be confirmed in time, until ctx ends.
 func (c *Changes) Run(ctx context.Context) error {
-	for c.Enabled() {
-		timer := time.NewTimer(c.wait())
+	for {
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
 		case <-c.wake:
-			timer.Stop()
-		case <-timer.C:
+		case <-time.After(c.wait()):
 		}
 		c.step(ctx)
 	}
-	return nil
 }
 
 // wait returns the time until the next step.

@@ -11,12 +11,8 @@
 package confirm
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/netip"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -28,7 +24,7 @@ import (
 type Version struct {
 	Kind string `json:"kind"`
 	// Object has the part of the user object that affects its programs.
-	Object json.RawMessage `json:"object"`
+	Object rollout.Revision `json:"object"`
 	// Image is what the reference in the object was resolved to. It is empty until the bytecode is loaded.
 	Image bytecode.Image `json:"image"`
 	// Addresses are the internal IP addresses of the node, which determine its primary interface.
@@ -38,30 +34,11 @@ type Version struct {
 // VersionOf returns the version of a user object of a kind.
 func VersionOf(kind string, o v1alpha1.UserObject) (Version, error) {
 	revision, err := rollout.RevisionOf(o)
-	if err != nil {
-		return Version{}, err
-	}
-	stored, err := json.Marshal(revision)
-	if err != nil {
-		return Version{}, fmt.Errorf("encode %s %s: %w", kind, o.GetName(), err)
-	}
-	return Version{Kind: kind, Object: stored}, nil
-}
-
-// revision returns the zero Revision if the version is damaged, which journal.read excludes.
-func (v *Version) revision() rollout.Revision {
-	r, _ := rollout.Parse(v.Object)
-	return r
+	return Version{Kind: kind, Object: revision}, err
 }
 
 // UserObject returns the object as it was in this version.
-func (v *Version) UserObject() (v1alpha1.UserObject, error) {
-	revision, err := rollout.Parse(v.Object)
-	if err != nil {
-		return nil, err
-	}
-	return revision.Object(v.Kind)
-}
+func (v *Version) UserObject() (v1alpha1.UserObject, error) { return v.Object.Object(v.Kind) }
 
 // Owner returns the owner of the version's programs.
 func (v *Version) Owner() (*program.Owner, error) {
@@ -74,10 +51,10 @@ func (v *Version) Owner() (*program.Owner, error) {
 }
 
 // Generation returns the generation of the object.
-func (v *Version) Generation() int64 { return v.revision().Metadata.Generation }
+func (v *Version) Generation() int64 { return v.Object.Metadata.Generation }
 
 // id identifies the revision of the object.
-func (v *Version) id() string { return v.revision().Hash() }
+func (v *Version) id() string { return v.Object.Hash() }
 
 // state is the state of a version that isn't confirmed.
 type state string
@@ -205,5 +182,3 @@ func (r record) versions() []*Version {
 	}
 	return all
 }
-
-func uidOf(v *Version) types.UID { return v.revision().Metadata.UID }

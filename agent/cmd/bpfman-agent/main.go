@@ -261,14 +261,14 @@ func newController(o options, server *cluster.Cluster, config *rest.Config, conn
 	return agent, store.Open()
 }
 
-// newChanges returns what confirms changes of network programs, or nil if that is switched off.
+// newChanges returns what confirms changes of network programs, unless that is switched off.
 func newChanges(o options, config *rest.Config) (*confirm.Changes, error) {
 	dir := filepath.Join(o.bytecodeDir, "changes")
 	if o.confirmWithin <= 0 {
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, fmt.Errorf("remove the records of changes: %w", err)
 		}
-		return nil, nil
+		return &confirm.Changes{}, nil
 	}
 	ask, err := confirm.Asker(config)
 	if err != nil {
