@@ -152,10 +152,7 @@ func run(o options, log logr.Logger) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	measured, err := metrics.New(registry)
-	if err != nil {
-		return err
-	}
+	measured := metrics.New(registry)
 	conn, err := bpfman.Dial(o.daemonSocket, grpc.WithUnaryInterceptor(measured.Call))
 	if err != nil {
 		return err
