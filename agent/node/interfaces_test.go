@@ -8,7 +8,6 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
@@ -25,18 +25,13 @@ import (
 func inNetwork(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	prerequisite.NeedsRoot(t, "a network of its own needs CAP_SYS_ADMIN")
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		// Never unlocked, so that the thread ends with its network namespace.
-		runtime.LockOSThread()
+	daemontest.OnOwnThread(func() {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			t.Errorf("make a network namespace: %v", err)
 			return
 		}
 		test(t)
-	}()
-	<-ended
+	})
 }
 
 // do reports the error of a change to the network.
