@@ -20,6 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 const (
@@ -64,7 +65,7 @@ type Policies struct {
 // read yet, shortly after the agent's start.
 func (p *Policies) For(ctx context.Context, owner *program.Owner, earlier Earlier) (*Gate, error) {
 	all, err := p.compiled(ctx)
-	g := &Gate{from: p, owner: owner, policies: all, earlier: earlier, credentials: sync.OnceValues(func() (bytecode.Credentials, error) {
+	g := &Gate{from: p, owner: owner, policies: all, earlier: earlier, credentials: sync.OnceValues(func() (reader.Credentials, error) {
 		return bytecode.CredentialsFor(ctx, p.Cluster.Secret, owner.Namespace, owner.Bytecode.Image)
 	})}
 	unread := (*kinds.UnreadError)(nil)
@@ -81,8 +82,8 @@ func (p *Policies) For(ctx context.Context, owner *program.Owner, earlier Earlie
 
 // Offline returns a gate for a version that policies allowed earlier. It reads nothing from the API server.
 func (p *Policies) Offline(owner *program.Owner, image bytecode.Image) *Gate {
-	return &Gate{from: p, owner: owner, earlier: Earlier{Image: image, Allowed: true}, credentials: func() (bytecode.Credentials, error) {
-		return bytecode.Credentials{}, errors.New("the API server can't be reached")
+	return &Gate{from: p, owner: owner, earlier: Earlier{Image: image, Allowed: true}, credentials: func() (reader.Credentials, error) {
+		return reader.Credentials{}, errors.New("the API server can't be reached")
 	}}
 }
 
