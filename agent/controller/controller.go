@@ -106,7 +106,7 @@ func New(o Options) *Controller {
 		policies: &gate.Policies{
 			Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, Read: queue.Add, RequireSignature: o.RequirePolicy,
 		},
-		loader:    &load.Loader{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, KernelTypes: o.KernelTypes, Replaced: c.tellReplaced},
+		loader:    load.New(load.Options{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, KernelTypes: o.KernelTypes, Replaced: c.tellReplaced}),
 		inventory: o.Inventory, reports: reports, changes: o.Changes, metrics: o.Metrics,
 	}
 	o.Bytecode.Store.Used = c.usedImages

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/utils/lru"
+
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/gate"
@@ -19,8 +21,8 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/report"
 )
 
-// Loader executes plans. Its methods can be called concurrently, for different owners.
-type Loader struct {
+// Options are what a Loader needs.
+type Options struct {
 	// Inventory contains the daemon's programs.
 	Inventory *daemon.Inventory
 	// Bytecode reads images into the node's store.
@@ -32,12 +34,25 @@ type Loader struct {
 	KernelTypes string
 	// Replaced is called after an owner's bytecode was loaded with new maps in place of pinned ones, with a description.
 	Replaced func(owner program.Key, what string)
+}
+
+// Loader executes plans. Its methods can be called concurrently, for different owners.
+type Loader struct {
+	Options
 
 	refusals refusals
 	// replacing is held while pins are replaced.
 	replacing sync.Mutex
-	// stored contains the images of programs that are known to be in the store.
-	stored sync.Map
+	// stored contains images of programs that are known to be in the store.
+	stored *lru.Cache
+}
+
+// maxStored is the maximum number of images that are known to be in the store.
+const maxStored = 1024
+
+// New returns a Loader.
+func New(o Options) *Loader {
+	return &Loader{Options: o, refusals: newRefusals(), stored: lru.New(maxStored)}
 }
 
 // Pass is the execution of a plan for an owner. Of an owner whose programs are to be unloaded, only the Key is set.

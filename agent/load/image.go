@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
@@ -47,29 +46,16 @@ func (l *Loader) Keep(ctx context.Context, owner program.Owner, g *gate.Gate) {
 		return
 	}
 	for _, p := range l.Inventory.Of(owner.Key) {
-		if _, kept := l.stored.Load(p.Image); kept || p.Image.Digest == "" || p.Image.Reference != owner.Bytecode.Image.Url {
+		if _, kept := l.stored.Get(p.Image); kept || p.Image.Digest == "" || p.Image.Reference != owner.Bytecode.Image.Url {
 			continue
 		}
 		found, err := l.Bytecode.Find(ctx, bytecode.Question{
 			Image: p.Image, PullPolicy: owner.Bytecode.Image.ImagePullPolicy, Credentials: g.Credentials, Object: true,
 		}, func() {})
 		if err == nil && found.Path != "" {
-			l.stored.Store(p.Image, nil)
-			l.forgetUnloaded()
+			l.stored.Add(p.Image, nil)
 		}
 	}
-}
-
-// forgetUnloaded removes the images of programs that were unloaded from those that are known
-// to be in the store.
-func (l *Loader) forgetUnloaded() {
-	loaded := l.Inventory.Images()
-	l.stored.Range(func(image, _ any) bool {
-		if !slices.Contains(loaded, image.(bytecode.Image)) { //nolint:errcheck // the only type of its keys
-			l.stored.Delete(image)
-		}
-		return true
-	})
 }
 
 // missing returns an error if the object is known to lack a function, or if the function can't
