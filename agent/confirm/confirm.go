@@ -91,7 +91,20 @@ func (c *Changes) Begin(key program.Key, v Version) error {
 		r.Confirmed = nil // another object of this name, which had nothing to do with the programs of this one
 	}
 	r.Tried = &trial{Version: v, State: trying, Boot: c.boot, Deadline: time.Now().Add(c.Limit)}
-	return c.put(key, r)
+	err := c.put(key, r)
+	c.schedule()
+	return err
+}
+
+// schedule sets the time of the next request after a change, unless there is one. The caller holds mu.
+func (c *Changes) schedule() {
+	if c.next.IsZero() {
+		c.next = time.Now().Add(Delay(c.Limit))
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Delay returns the random delay of a node's first request after a change.
@@ -120,14 +133,13 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 		next := *r.Tried
 		next.since, next.Deadline, next.Version, next.attached = now, now.Add(c.Limit), v, pass.Attached
 		r.Tried = &next
-		if c.next.IsZero() {
-			c.next = now.Add(Delay(c.Limit))
-		}
 		err := c.put(key, r)
-		c.nudge()
+		c.schedule()
 		return err
-	case tried || !pass.Complete || !pass.Attached && !pass.Record && r.Confirmed == nil:
+	case tried || !pass.Complete:
 		return nil
+	case !pass.Attached && !pass.Record && r.Confirmed == nil:
+		return c.forget(key) // another version can have been tried
 	case r.Tried == nil && r.Confirmed != nil && reflect.DeepEqual(*r.Confirmed, v):
 		return nil
 	}
@@ -138,10 +150,16 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 func (c *Changes) Forget(key program.Key) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.forget(key)
+}
+
+// forget removes a record. The caller holds mu.
+func (c *Changes) forget(key program.Key) error {
 	if _, ok := c.records[key]; !ok {
 		return nil
 	}
-	return c.put(key, record{})
+	delete(c.records, key)
+	return c.journal.remove(key)
 }
 
 // Rollback says what runs instead of a version that was undone.
@@ -339,18 +357,14 @@ func (c *Changes) ask(ctx context.Context) {
 	}
 	waiting := time.Duration(0)
 	c.update(ctx, func(_ program.Key, r record) record {
-		switch response {
-		case Responded:
-			r = r.heard(sent)
-		case Refused:
-			r = r.postponed(time.Now(), c.Limit)
-		case Silent:
-		}
 		switch {
-		case r.open() && r.Tried.State != unproven:
-			waiting = again
-		case r.open() && waiting == 0:
-			waiting = later
+		case response == Refused, response == Responded && r.attaching():
+			r = r.postponed(time.Now(), c.Limit)
+		case response == Responded:
+			r = r.heard(sent)
+		}
+		if interval := r.interval(response, c.Limit); interval > 0 && (waiting == 0 || interval < waiting) {
+			waiting = interval
 		}
 		return r
 	})
@@ -383,18 +397,10 @@ func (c *Changes) update(ctx context.Context, next func(program.Key, record) rec
 // put stores a record. The caller holds mu.
 func (c *Changes) put(key program.Key, r record) error {
 	if r == (record{}) {
-		delete(c.records, key)
-		return c.journal.remove(key)
+		return c.forget(key)
 	}
 	c.records[key] = r
 	return c.journal.write(key, r)
-}
-
-func (c *Changes) nudge() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -86,8 +86,8 @@ type trial struct {
 	// Restarted means that the node restarted before the version was confirmed.
 	Restarted bool `json:"restarted,omitempty"`
 
-	// since is when the state began. It is zero until the version is attached. A response to an earlier request doesn't
-	// count.
+	// since is when the state began. It is zero until the version is attached, which can take longer than the time limit. A
+	// response to an earlier request doesn't count: more can have been attached since then.
 	since time.Time
 	// attached means that network programs of the version are known to be attached. An attempt that failed can have
 	// attached them too.
@@ -105,7 +105,7 @@ type record struct {
 // heard returns the record after the API server responded to a request that was sent at a time.
 func (r record) heard(sent time.Time) record {
 	t := r.Tried
-	if t == nil || t.since.IsZero() || !sent.After(t.since) {
+	if t == nil || !sent.After(t.since) {
 		return r
 	}
 	next := *t
@@ -155,8 +155,8 @@ func (r record) restored(now time.Time, limit time.Duration) record {
 	return record{r.Confirmed, &next}
 }
 
-// postponed returns the record after the API server's host refused a connection. The network works, and the API server
-// doesn't run, which isn't held against a version.
+// postponed returns the record after a response that shows that the network works, but can't confirm a version: the API
+// server's host refused the connection, or the version is being attached.
 func (r record) postponed(now time.Time, limit time.Duration) record {
 	if r.Tried == nil || r.Tried.State != trying && r.Tried.State != undone {
 		return r
@@ -167,8 +167,25 @@ func (r record) postponed(now time.Time, limit time.Duration) record {
 }
 
 // open reports whether the record waits for a response of the API server.
-func (r record) open() bool {
-	return r.Tried != nil && r.Tried.State != refused && !r.Tried.since.IsZero()
+func (r record) open() bool { return r.Tried != nil && r.Tried.State != refused }
+
+// attaching reports whether a part of the tried version may not be attached yet.
+func (r record) attaching() bool {
+	return r.Tried != nil && r.Tried.State == trying && r.Tried.since.IsZero()
+}
+
+// interval returns the time from a request with a response to the next one, or 0 if the record waits for none.
+func (r record) interval(response Response, limit time.Duration) time.Duration {
+	switch {
+	case !r.open():
+		return 0
+	case r.Tried.State == unproven:
+		return later
+	case r.attaching() && response != Silent:
+		return limit / 2 //nolint:mnd // the next one is in time for the deadline
+	default:
+		return again
+	}
 }
 
 // versions returns the versions in the record.
