@@ -19,6 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // Options are what a Loader needs.
@@ -138,17 +139,40 @@ func (l *Loader) load(ctx context.Context, owner program.Owner, want plan.Plan, 
 	if err == nil {
 		err = untraced(request, l.KernelTypes)
 	}
-	switch {
-	case err != nil:
-	case owner.Bytecode.Image != nil:
-		err = l.loadImage(ctx, owner, request, found)
-	default:
-		err = l.refusals.try(owner, request, func() error { return l.Inventory.Load(ctx, request) })
+	if err == nil && owner.Bytecode.Image != nil {
+		err = locate(request, owner, found)
 	}
 	if err != nil {
 		return judgement, err
 	}
-	return judgement, l.checkSharing(ctx, want.Loads[n].MapOwner, want.Present(n, l.Inventory.Of(owner.Key)))
+	return judgement, l.refusals.try(owner, request, func() error {
+		if err := l.call(ctx, owner, request, found); err != nil {
+			return err
+		}
+		return l.checkSharing(ctx, want.Loads[n].MapOwner, want.Present(n, l.Inventory.Of(owner.Key)))
+	})
+}
+
+// call has the daemon load functions from an image's object, or from a file of the user's.
+func (l *Loader) call(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
+	if owner.Bytecode.Image == nil {
+		return l.Inventory.Load(ctx, request)
+	}
+	if err := l.settlePins(ctx); err != nil {
+		return err
+	}
+	err := l.Inventory.Load(ctx, request)
+	if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
+		return l.mendPins(ctx, owner, request, found.Object.Maps, err)
+	}
+	return err
+}
+
+// unsharedError is about programs that have their own maps, and should use those of another program.
+type unsharedError struct{ mapOwner uint32 }
+
+func (e *unsharedError) Error() string {
+	return fmt.Sprintf("the maps of program %d are not shared: bpfman v0.6 only shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME)", e.mapOwner)
 }
 
 // checkSharing unloads programs that should use another program's maps, but have their
@@ -167,10 +191,9 @@ func (l *Loader) checkSharing(ctx context.Context, mapOwner *uint32, loaded map[
 	if !own || len(shared) == 0 {
 		return nil
 	}
-	var errs []error
+	errs := []error{&unsharedError{*mapOwner}}
 	for _, p := range loaded {
 		errs = append(errs, l.Inventory.Unload(ctx, p.ID))
 	}
-	return errors.Join(append([]error{fmt.Errorf(
-		"the maps of program %d are not shared: bpfman v0.6 only shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME)", *mapOwner)}, errs...)...)
+	return errors.Join(errs...)
 }

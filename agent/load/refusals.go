@@ -18,16 +18,16 @@ import (
 
 const (
 	// The first and the longest time after which a Load is tried again that can't succeed
-	// unless something changes. Each failed Load costs space in the node's /run, because
-	// the daemon of v0.6.0 stores the object before it loads it.
+	// unless something changes. Each one costs space in the node's /run, because the daemon
+	// of v0.6.0 stores the object before it loads it.
 	firstReload = time.Second
 	lastReload  = time.Hour
 	// maxRefusals is the maximum number of refused Loads that are known.
 	maxRefusals = 1024
 )
 
-// refusals delays Loads that the daemon or the kernel has refused for good, more after
-// each one.
+// refusals delays Loads that the daemon or the kernel has refused for good, or after which
+// programs don't share maps as they should, more after each one.
 type refusals struct {
 	kept *lru.Cache // refusedLoad by attempt
 }
@@ -64,7 +64,8 @@ func (r *refusals) try(owner program.Owner, request *gobpfman.LoadRequest, load 
 		return last.err
 	}
 	err := load()
-	if failed := (*daemon.Error)(nil); !errors.As(err, &failed) || !failed.Permanent() {
+	failed, unshared := (*daemon.Error)(nil), (*unsharedError)(nil)
+	if !errors.As(err, &unshared) && (!errors.As(err, &failed) || !failed.Permanent()) {
 		r.kept.Remove(id)
 		return err
 	}
