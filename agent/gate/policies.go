@@ -27,7 +27,8 @@ const (
 	// How long the material of authorities is cached after reading it succeeded or failed.
 	// Changes that the operator reports in a policy's status invalidate it.
 	materialHolds, materialLacks = 10 * time.Minute, 10 * time.Second
-	// materialDeadline is the timeout of reading a policy's material.
+	// materialDeadline is the timeout of reading the material of all policies. Others wait for it, so it isn't one for
+	// each: while the API server doesn't respond, that would never end.
 	materialDeadline = 10 * time.Second
 	// firstList is the time after the agent's start in which it waits for the first list
 	// of policies without reporting that.
@@ -112,6 +113,8 @@ func (p *Policies) compiled(ctx context.Context) ([]*policy.Policy, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, materialDeadline)
+	defer cancel()
 	old := p.known
 	p.known = map[types.UID]compiledPolicy{}
 	var all []*policy.Policy
@@ -129,8 +132,6 @@ func (p *Policies) compiled(ctx context.Context) ([]*policy.Policy, error) {
 
 // compile reads the material of a policy's authorities, and compiles the policy.
 func (p *Policies) compile(ctx context.Context, object *v1alpha1.BytecodePolicy) compiledPolicy {
-	ctx, cancel := context.WithTimeout(ctx, materialDeadline)
-	defer cancel()
 	material := policy.ReadMaterial(object, p.material(ctx))
 	compiled := compiledPolicy{Policy: policy.Compile(object, material)}
 	if secrets, configMaps := policy.References(object); len(secrets)+len(configMaps) == 0 {
