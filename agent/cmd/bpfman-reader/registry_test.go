@@ -146,24 +146,6 @@ func behind(t *testing.T, before func(w http.ResponseWriter, r *http.Request, ne
 	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { before(w, r, next) }))
 }
 
-func TestHandSigns(t *testing.T) {
-	h := newHand(t)
-	r := newRegistry(t, true)
-	for name, sign := range map[string]func(string){
-		"simple signing": func(image string) { r.attach(image, h.simple(t, image)) },
-		"bundle":         func(image string) { r.refer(image, h.bundle(t, image)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			image := r.push(name)
-			sign(image)
-			got := ask(t, reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t), newHand(t).another(t)}})
-			if len(got.Signatures) != 2 || got.Signatures[0].Signer == "" || got.Signatures[1].Signer != "" {
-				t.Errorf("%+v", got)
-			}
-		})
-	}
-}
-
 // If an attacker adds 10,000 signatures, a signature that existed before is still found.
 // The others are read up to a limit, and the answer says so.
 func TestTenThousandSignatures(t *testing.T) {
