@@ -120,14 +120,8 @@ func (g *Gate) Apply(ctx context.Context, want *plan.Plan, actual []daemon.Progr
 		return judgements
 	}
 	evict := func(e policy.Evaluation, j report.Judgement, programs ...daemon.Program) {
-		if !e.Unloads(j.Policies) {
-			return
-		}
-		for _, p := range programs {
-			if want.Evicted == nil {
-				want.Evicted = map[uint32]bool{}
-			}
-			want.Evicted[p.ID] = true
+		if e.Unloads(j.Policies) {
+			want.Evict(programs...)
 		}
 	}
 	wanted := map[uint32]bool{}

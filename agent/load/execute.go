@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -74,7 +75,14 @@ type Pass struct {
 // ends. Other errors are in the outcome.
 func (l *Loader) Execute(ctx context.Context, p Pass) (report.Outcome, error) {
 	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}, Judgements: p.Judgements}
-	for _, step := range p.Plan.Diff(l.Inventory.Of(p.Key)) {
+	actual := l.Inventory.Of(p.Key)
+	p.Plan.Evicted = maps.Clone(p.Plan.Evicted)
+	for n, load := range p.Plan.Loads {
+		if present := p.Plan.Present(n, actual); l.unshared(load.MapOwner, present) { // a Load was interrupted
+			p.Plan.Evict(slices.Collect(maps.Values(present))...)
+		}
+	}
+	for _, step := range p.Plan.Diff(actual) {
 		l.take(ctx, p, step, &outcome)
 		if ctx.Err() != nil {
 			return outcome, fmt.Errorf("interrupted: %w", context.Cause(ctx))
@@ -149,7 +157,15 @@ func (l *Loader) load(ctx context.Context, owner program.Owner, want plan.Plan, 
 		if err := l.call(ctx, owner, request, found); err != nil {
 			return err
 		}
-		return l.checkSharing(ctx, want.Loads[n].MapOwner, want.Present(n, l.Inventory.Of(owner.Key)))
+		mapOwner, loaded := want.Loads[n].MapOwner, want.Present(n, l.Inventory.Of(owner.Key))
+		if !l.unshared(mapOwner, loaded) {
+			return nil
+		}
+		errs := []error{&unsharedError{*mapOwner}}
+		for _, p := range loaded {
+			errs = append(errs, l.Inventory.Unload(ctx, p.ID))
+		}
+		return errors.Join(errs...)
 	})
 }
 
@@ -175,25 +191,19 @@ func (e *unsharedError) Error() string {
 	return fmt.Sprintf("the maps of program %d are not shared: bpfman v0.6 only shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME)", e.mapOwner)
 }
 
-// checkSharing unloads programs that should use another program's maps, but have their
-// own. bpfman v0.6.0 reports the other program's maps in that case too, so that users
-// would read maps without data. It doesn't pass map_owner_id to the loader: programs
-// only share maps that the bytecode pins by name.
-func (l *Loader) checkSharing(ctx context.Context, mapOwner *uint32, loaded map[string]daemon.Program) error {
-	if mapOwner == nil {
-		return nil
+// unshared reports whether programs should use another program's maps, but have their own.
+// bpfman v0.6.0 reports the other program's maps in that case too, so that users would read
+// maps without data. It doesn't pass map_owner_id to the loader: programs only share maps
+// that the bytecode pins by name.
+func (l *Loader) unshared(mapOwner *uint32, loaded map[string]daemon.Program) bool {
+	if mapOwner == nil || len(loaded) == 0 {
+		return false
 	}
 	shared := l.Inventory.MapIDs(*mapOwner)
-	own := true
 	for _, p := range loaded {
-		own = own && len(p.MapIDs) > 0 && !slices.ContainsFunc(p.MapIDs, func(id uint32) bool { return slices.Contains(shared, id) })
+		if len(p.MapIDs) == 0 || slices.ContainsFunc(p.MapIDs, func(id uint32) bool { return slices.Contains(shared, id) }) {
+			return false
+		}
 	}
-	if !own || len(shared) == 0 {
-		return nil
-	}
-	errs := []error{&unsharedError{*mapOwner}}
-	for _, p := range loaded {
-		errs = append(errs, l.Inventory.Unload(ctx, p.ID))
-	}
-	return errors.Join(errs...)
+	return len(shared) > 0
 }

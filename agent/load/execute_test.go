@@ -57,8 +57,18 @@ func TestMapsThatAreNotShared(t *testing.T) {
 		<-time.After(firstReload)
 		execute(unshared, "Load", "Unload")
 		execute(unshared)
+		// As left by an agent that was interrupted between the two calls.
+		request, err := want.Loads[0].Request(owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Inventory.Load(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		execute(unshared, "Unload")
 		l.daemon.PinnedByName = true
 		<-time.After(2 * firstReload)
 		execute("", "Load")
+		execute("")
 	})
 }

@@ -39,6 +39,16 @@ type Plan struct {
 	Evicted map[uint32]bool
 }
 
+// Evict has programs unloaded, although the plan wants or keeps them.
+func (p *Plan) Evict(programs ...daemon.Program) {
+	for _, evicted := range programs {
+		if p.Evicted == nil {
+			p.Evicted = map[uint32]bool{}
+		}
+		p.Evicted[evicted.ID] = true
+	}
+}
+
 // Problems joins the problems of all programs. It returns nil if there are none.
 func (p Plan) Problems() error {
 	var all []error
