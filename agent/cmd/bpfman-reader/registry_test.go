@@ -104,18 +104,6 @@ func (h *hand) bundle(t *testing.T, image string) mutate.Addendum {
 	return mutate.Addendum{Layer: static.NewLayer(content, "application/vnd.dev.sigstore.bundle.v0.3+json")}
 }
 
-// attach pushes layers under the tag for an image's signatures.
-func (f *testRegistry) attach(image string, layers ...mutate.Addendum) {
-	f.t.Helper()
-	signatures, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := remote.Write(f.reference(":"+tag(image, ".sig")), signatures, f.options()...); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
 // refer pushes a layer as a referrer of an image.
 func (f *testRegistry) refer(image string, layer mutate.Addendum) v1.Descriptor {
 	f.t.Helper()
