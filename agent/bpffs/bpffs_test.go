@@ -4,14 +4,15 @@
 package bpffs
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
@@ -20,22 +21,13 @@ func privately(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Helper()
 	prerequisite.NeedsRoot(t, "mounting needs CAP_SYS_ADMIN")
 	dir := t.TempDir()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		// Never unlocked, so that the thread ends with its mount namespace.
-		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+	daemontest.OnOwnThread(func() {
+		if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
 			t.Errorf("make a mount namespace: %v", err)
 			return
 		}
-		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-			t.Errorf("make mounts private: %v", err)
-			return
-		}
 		test(t, dir)
-	}()
-	<-ended
+	})
 }
 
 // mounts returns the lines about a directory in the thread's mount table.

@@ -22,35 +22,29 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
-// Credentials are the user and password for a registry. Both are empty for anonymous
-// access.
-type Credentials struct {
-	Username string
-	Password string
-}
-
 // CredentialsFor returns the credentials in the image's pull Secret, which it reads
-// with secret. Namespace is the owner's namespace: a namespaced owner can only use
-// Secrets in it. Errors don't contain the content of Secrets.
-func CredentialsFor(ctx context.Context, secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error), namespace string, image *v1alpha1.BytecodeImage) (Credentials, error) {
+// with secret. They are empty for anonymous access. Namespace is the owner's namespace:
+// a namespaced owner can only use Secrets in it. Errors don't contain the content of
+// Secrets.
+func CredentialsFor(ctx context.Context, secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error), namespace string, image *v1alpha1.BytecodeImage) (reader.Credentials, error) {
 	if image == nil || image.ImagePullSecret == nil {
-		return Credentials{}, nil
+		return reader.Credentials{}, nil
 	}
 	key := types.NamespacedName{Namespace: image.ImagePullSecret.Namespace, Name: image.ImagePullSecret.Name}
 	if namespace != "" && key.Namespace != namespace {
-		return Credentials{}, fmt.Errorf("pull Secret %s: programs in namespace %s can only use Secrets in that namespace", key, namespace)
+		return reader.Credentials{}, fmt.Errorf("pull Secret %s: programs in namespace %s can only use Secrets in that namespace", key, namespace)
 	}
 	repository, err := parse(image.Url)
 	if err != nil {
-		return Credentials{}, err
+		return reader.Credentials{}, err
 	}
 	found, err := secret(ctx, key.Namespace, key.Name)
 	if err != nil {
-		return Credentials{}, fmt.Errorf("get pull Secret %s: %w", key, err)
+		return reader.Credentials{}, fmt.Errorf("get pull Secret %s: %w", key, err)
 	}
 	credentials, err := find(found, repository.Repository)
 	if err != nil {
-		return Credentials{}, fmt.Errorf("pull Secret %s: %w", key, err)
+		return reader.Credentials{}, fmt.Errorf("pull Secret %s: %w", key, err)
 	}
 	return credentials, nil
 }
@@ -66,7 +60,7 @@ type entry struct {
 // registry credentials. Entries can be limited to a part of a registry. Like the
 // kubelet, find uses the longest match. It returns empty credentials if no entry
 // matches.
-func find(secret *corev1.Secret, repository string) (Credentials, error) {
+func find(secret *corev1.Secret, repository string) (reader.Credentials, error) {
 	entries := map[string]entry{}
 	switch secret.Type {
 	case corev1.SecretTypeDockerConfigJson:
@@ -74,15 +68,15 @@ func find(secret *corev1.Secret, repository string) (Credentials, error) {
 			Auths map[string]entry `json:"auths"`
 		}
 		if json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config) != nil {
-			return Credentials{}, fmt.Errorf("its key %s is invalid", corev1.DockerConfigJsonKey)
+			return reader.Credentials{}, fmt.Errorf("its key %s is invalid", corev1.DockerConfigJsonKey)
 		}
 		entries = config.Auths
 	case corev1.SecretTypeDockercfg:
 		if json.Unmarshal(secret.Data[corev1.DockerConfigKey], &entries) != nil {
-			return Credentials{}, fmt.Errorf("its key %s is invalid", corev1.DockerConfigKey)
+			return reader.Credentials{}, fmt.Errorf("its key %s is invalid", corev1.DockerConfigKey)
 		}
 	default:
-		return Credentials{}, fmt.Errorf("its type is %q instead of %s or %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
+		return reader.Credentials{}, fmt.Errorf("its type is %q instead of %s or %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
 	}
 	var best string
 	var found entry
@@ -109,17 +103,17 @@ func scopeOf(name string) string {
 	return strings.TrimRight(host+"/"+path, "/")
 }
 
-func (e entry) credentials() (Credentials, error) {
+func (e entry) credentials() (reader.Credentials, error) {
 	if e.Auth == "" {
-		return Credentials{Username: e.Username, Password: e.Password}, nil
+		return reader.Credentials{Username: e.Username, Password: e.Password}, nil
 	}
 	decoded, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(e.Auth, "="))
 	if err != nil {
-		return Credentials{}, fmt.Errorf("the auth of a registry is not base64")
+		return reader.Credentials{}, fmt.Errorf("the auth of a registry is not base64")
 	}
 	username, password, ok := strings.Cut(string(decoded), ":")
 	if !ok {
-		return Credentials{}, fmt.Errorf("the auth of a registry is not user:password")
+		return reader.Credentials{}, fmt.Errorf("the auth of a registry is not user:password")
 	}
-	return Credentials{Username: username, Password: password}, nil
+	return reader.Credentials{Username: username, Password: password}, nil
 }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // password is in each Secret of these tests. No error may contain it.
@@ -40,11 +41,11 @@ func dockercfg(auths string) *corev1.Secret {
 func TestCredentials(t *testing.T) {
 	entry := func(name string) string { return fmt.Sprintf(`{%q: {"auth": %q}}`, name, auth("user", password)) }
 	members := fmt.Sprintf(`{"quay.io": {"username": "user", "password": %q}}`, password)
-	user := Credentials{Username: "user", Password: password}
+	user := reader.Credentials{Username: "user", Password: password}
 	for name, c := range map[string]struct {
 		secret *corev1.Secret
 		image  string
-		want   Credentials
+		want   reader.Credentials
 	}{
 		"dockerconfigjson, auth":         {dockerConfigJSON(entry("quay.io")), "quay.io/a/b:latest", user},
 		"dockerconfigjson, members":      {dockerConfigJSON(members), "quay.io/a/b:latest", user},
@@ -60,19 +61,19 @@ func TestCredentials(t *testing.T) {
 		"port":                           {dockerConfigJSON(entry("registry.example:5000")), "registry.example:5000/a", user},
 		"port and path":                  {dockerConfigJSON(entry("https://registry.example:5000/a")), "registry.example:5000/a/b", user},
 		"port 443, upper case":           {dockerConfigJSON(entry("https://quay.io:443")), "QUAY.io/a/b", user},
-		"another port":                   {dockerConfigJSON(entry("registry.example:5000")), "registry.example/a", Credentials{}},
-		"another registry":               {dockerConfigJSON(entry("quay.io")), "ghcr.io/a/b", Credentials{}},
-		"a registry that begins alike":   {dockerConfigJSON(entry("quay.io")), "quay.io.example/a/b", Credentials{}},
-		"another path":                   {dockerConfigJSON(entry("quay.io/other")), "quay.io/a/b", Credentials{}},
-		"a path that begins alike":       {dockerConfigJSON(entry("quay.io/a")), "quay.io/ab/c", Credentials{}},
+		"another port":                   {dockerConfigJSON(entry("registry.example:5000")), "registry.example/a", reader.Credentials{}},
+		"another registry":               {dockerConfigJSON(entry("quay.io")), "ghcr.io/a/b", reader.Credentials{}},
+		"a registry that begins alike":   {dockerConfigJSON(entry("quay.io")), "quay.io.example/a/b", reader.Credentials{}},
+		"another path":                   {dockerConfigJSON(entry("quay.io/other")), "quay.io/a/b", reader.Credentials{}},
+		"a path that begins alike":       {dockerConfigJSON(entry("quay.io/a")), "quay.io/ab/c", reader.Credentials{}},
 		"the image's own path":           {dockerConfigJSON(entry("quay.io/a/b")), "quay.io/a/b:latest", user},
 		"Docker Hub's odd key":           {dockerConfigJSON(entry("https://index.docker.io/v1/")), "docker.io/a/b", user},
 		"Docker Hub, short image":        {dockerConfigJSON(entry("https://index.docker.io/v1/")), "alpine", user},
 		"Docker Hub by its name":         {dockercfg(entry("docker.io")), "a/b:latest", user},
 		"Docker Hub's registry":          {dockercfg(entry("registry-1.docker.io")), "a/b:latest", user},
-		"no entries":                     {dockerConfigJSON(`{}`), "quay.io/a", Credentials{}},
-		"null":                           {dockerConfigJSON(`null`), "quay.io/a", Credentials{}},
-		"an empty entry":                 {dockerConfigJSON(`{"quay.io": {}}`), "quay.io/a", Credentials{}},
+		"no entries":                     {dockerConfigJSON(`{}`), "quay.io/a", reader.Credentials{}},
+		"null":                           {dockerConfigJSON(`null`), "quay.io/a", reader.Credentials{}},
+		"an empty entry":                 {dockerConfigJSON(`{"quay.io": {}}`), "quay.io/a", reader.Credentials{}},
 		"an odd entry of another's":      {dockerConfigJSON(`{"ghcr.io": {"auth": "%"}, "quay.io": {"username": "user", "password": "` + password + `"}}`), "quay.io/a", user},
 		"an entry without a name, first": {dockerConfigJSON(`{"": {"auth": "%"}, "quay.io": {"username": "user", "password": "` + password + `"}}`), "quay.io/a", user},
 	} {
@@ -123,7 +124,7 @@ func TestCredentialsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := credentialsFor(t.Context(), c.secret, c.namespace, c.image)
-			if err == nil || !strings.HasPrefix(err.Error(), c.want) || got != (Credentials{}) {
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) || got != (reader.Credentials{}) {
 				t.Fatalf("got %v, %v, want %q", got, err, c.want)
 			}
 			if strings.Contains(err.Error(), "s3cr3t") || strings.Contains(err.Error(), noColon) {
@@ -157,7 +158,7 @@ func TestSecretsAreNotReadInVain(t *testing.T) {
 
 // credentialsFor calls CredentialsFor in a cluster that only contains this Secret, or none if
 // it is nil.
-func credentialsFor(ctx context.Context, secret *corev1.Secret, namespace, image string) (Credentials, error) {
+func credentialsFor(ctx context.Context, secret *corev1.Secret, namespace, image string) (reader.Credentials, error) {
 	read := func(_ context.Context, namespace, name string) (*corev1.Secret, error) {
 		if secret == nil || namespace != "secrets" || name != "pull" {
 			return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
@@ -189,7 +190,7 @@ func FuzzFind(f *testing.F) {
 			secret = &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: data}}
 		}
 		got, err := find(secret, "quay.io/a/b")
-		if err != nil && (!known[err.Error()] || got != (Credentials{})) {
+		if err != nil && (!known[err.Error()] || got != (reader.Credentials{})) {
 			t.Errorf("got %v, %v", got, err)
 		}
 		again, err2 := find(secret, "quay.io/a/b")

@@ -58,7 +58,7 @@ type Question struct {
 	// Credentials returns the credentials for the registry. It is only called if the node
 	// doesn't have the answer, or for signatures: findings for one user aren't returned to
 	// another.
-	Credentials func() (Credentials, error)
+	Credentials func() (reader.Credentials, error)
 	// Object requests the object.
 	Object bool
 	// Authorities and Attestations are the signatures to look for.
@@ -130,8 +130,8 @@ func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode,
 		if err != nil {
 			return found, err
 		}
-		if c != (Credentials{}) {
-			request.Credentials = &reader.Credentials{Username: c.Username, Password: c.Password}
+		if c != (reader.Credentials{}) {
+			request.Credentials = &c
 		}
 		key, lasting = q.runKey(*request), strings.Contains(request.Image, "@")
 		read = func(ctx context.Context) (Bytecode, error) { return l.read(ctx, q, request) }
@@ -211,15 +211,17 @@ func (l *Library) signed(q Question, found *Bytecode) (bool, error) {
 	return ok, nil
 }
 
-// findingsKey returns a hash of everything that findings depend on.
+// findingsKey returns a hash of everything that findings depend on. It mustn't change between versions of the agent, or
+// findings in the store aren't found anymore.
 func (q Question) findingsKey(image Image) (string, error) {
+	type credentials struct{ Username, Password string }
 	c, err := q.Credentials()
 	content, _ := json.Marshal(struct { //nolint:errchkjson // strings always encode
 		Image, Manifest string
-		Credentials     Credentials
+		Credentials     credentials
 		Authorities     []reader.Authority
 		Attestations    []reader.Attestation
-	}{image.Resolved(), image.Manifest, c, q.Authorities, q.Attestations})
+	}{image.Resolved(), image.Manifest, credentials(c), q.Authorities, q.Attestations})
 	return hash(content), err
 }
 

@@ -135,7 +135,7 @@ func (s *shelf) restart() {
 	s.Library = &Library{Read: s.serve, Store: &Store{Dir: s.Store.Dir, Limit: s.Store.Limit}}
 }
 
-func anonymous() (Credentials, error) { return Credentials{}, nil }
+func anonymous() (reader.Credentials, error) { return reader.Credentials{}, nil }
 
 // question asks for an object.
 func question(reference string, policy v1alpha1.PullPolicy) Question {
@@ -536,7 +536,7 @@ func TestCredentialsAreReadIfNeeded(t *testing.T) {
 		calls := 0
 		secret := errors.New("get pull Secret a/b: not found")
 		q := question("quay.io/a:v1", v1alpha1.PullIfNotPresent)
-		q.Credentials = func() (Credentials, error) { calls++; return Credentials{}, secret }
+		q.Credentials = func() (reader.Credentials, error) { calls++; return reader.Credentials{}, secret }
 		if _, err := s.find(q); !errors.Is(err, secret) || s.reads() != 0 {
 			t.Errorf("%v", err)
 		}
@@ -564,7 +564,7 @@ func TestFindingsOfUsers(t *testing.T) {
 		s.signers[digest("index of first")] = "team"
 		as := func(user, password string) Question {
 			q := signedBy(question("quay.io/a:v1", ""))
-			q.Credentials = func() (Credentials, error) { return Credentials{user, password}, nil }
+			q.Credentials = func() (reader.Credentials, error) { return reader.Credentials{Username: user, Password: password}, nil }
 			return q
 		}
 		questions := []Question{as("", ""), as("u", "p"), as("u", "q"), as("v", "p"), signedBy(as("u", "p"), "key"), signedBy(as("u", "p"), "key", "rotated")}

@@ -63,12 +63,8 @@ func (c *Cluster) Definitions(ctx context.Context) error {
 }
 
 func about(request *rest.Request, o v1alpha1.ProgramObject) *rest.Request {
-	for _, kind := range v1alpha1.ProgramKinds {
-		if kind.Namespaced == (o.GetNamespace() != "") {
-			request = request.Resource(kind.Resource())
-		}
-	}
-	return request.NamespaceIfScoped(o.GetNamespace(), o.GetNamespace() != "")
+	namespaced := o.GetNamespace() != ""
+	return request.Resource(v1alpha1.ProgramKind(namespaced).Resource()).NamespaceIfScoped(o.GetNamespace(), namespaced)
 }
 
 // do sends a request, and decodes the response into an object, unless that is nil.

@@ -4,12 +4,12 @@
 package confirm
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -34,7 +34,7 @@ const (
 )
 
 // Changes confirms the versions of objects whose network programs the agent attaches, or undoes them. Its methods can
-// be called concurrently.
+// be called concurrently. The zero value confirms nothing, and has no records.
 type Changes struct {
 	// Limit is the time limit for a response of the API server.
 	Limit time.Duration
@@ -75,7 +75,7 @@ func (c *Changes) Open(dir, proc string) error {
 }
 
 // Enabled reports whether changes are confirmed at all.
-func (c *Changes) Enabled() bool { return c != nil && c.Limit > 0 }
+func (c *Changes) Enabled() bool { return c.Limit > 0 }
 
 // Begin records a version, before its network programs are attached. It does nothing for a version that is confirmed, or
 // that is being tried.
@@ -87,11 +87,24 @@ func (c *Changes) Begin(key program.Key, v Version) error {
 	if r.Confirmed != nil && r.Confirmed.id() == id || r.Tried != nil && r.Tried.State == trying && r.Tried.Version.id() == id {
 		return nil
 	}
-	if r.Confirmed != nil && uidOf(r.Confirmed) != uidOf(&v) {
+	if r.Confirmed != nil && r.Confirmed.Object.Metadata.UID != v.Object.Metadata.UID {
 		r.Confirmed = nil // another object of this name, which had nothing to do with the programs of this one
 	}
 	r.Tried = &trial{Version: v, State: trying, Boot: c.boot, Deadline: time.Now().Add(c.Limit)}
-	return c.put(key, r)
+	err := c.put(key, r)
+	c.schedule()
+	return err
+}
+
+// schedule sets the time of the next request after a change, unless there is one. The caller holds mu.
+func (c *Changes) schedule() {
+	if c.next.IsZero() {
+		c.next = time.Now().Add(Delay(c.Limit))
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Delay returns the random delay of a node's first request after a change.
@@ -120,15 +133,14 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 		next := *r.Tried
 		next.since, next.Deadline, next.Version, next.attached = now, now.Add(c.Limit), v, pass.Attached
 		r.Tried = &next
-		if c.next.IsZero() {
-			c.next = now.Add(Delay(c.Limit))
-		}
 		err := c.put(key, r)
-		c.nudge()
+		c.schedule()
 		return err
-	case tried || !pass.Complete || !pass.Attached && !pass.Record && r.Confirmed == nil:
+	case tried || !pass.Complete:
 		return nil
-	case r.Tried == nil && r.Confirmed != nil && bytes.Equal(r.Confirmed.Object, v.Object) && r.Confirmed.Image == v.Image && slices.Equal(r.Confirmed.Addresses, v.Addresses):
+	case !pass.Attached && !pass.Record && r.Confirmed == nil:
+		return c.forget(key) // another version can have been tried
+	case r.Tried == nil && r.Confirmed != nil && reflect.DeepEqual(*r.Confirmed, v):
 		return nil
 	}
 	return c.put(key, record{Confirmed: &v})
@@ -138,10 +150,16 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 func (c *Changes) Forget(key program.Key) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.forget(key)
+}
+
+// forget removes a record. The caller holds mu.
+func (c *Changes) forget(key program.Key) error {
 	if _, ok := c.records[key]; !ok {
 		return nil
 	}
-	return c.put(key, record{})
+	delete(c.records, key)
+	return c.journal.remove(key)
 }
 
 // Rollback says what runs instead of a version that was undone.
@@ -195,13 +213,10 @@ func (c *Changes) Trying(key program.Key, v Version) bool {
 
 // Confirmed returns the version of an object that runs on this node, or nil if that isn't known, or isn't confirmed yet.
 func (c *Changes) Confirmed(key program.Key, uid types.UID) *Version {
-	if !c.Enabled() {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.records[key]
-	if r.Confirmed == nil || r.Tried != nil || uidOf(r.Confirmed) != uid {
+	if r.Confirmed == nil || r.Tried != nil || r.Confirmed.Object.Metadata.UID != uid {
 		return nil
 	}
 	return r.Confirmed
@@ -219,9 +234,6 @@ func (c *Changes) Image(key program.Key, v Version) bytecode.Image {
 
 // Keys returns the keys of the objects that have a record.
 func (c *Changes) Keys() []program.Key {
-	if !c.Enabled() {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(c.records))
@@ -229,9 +241,6 @@ func (c *Changes) Keys() []program.Key {
 
 // Unconfirmed returns the number of versions that are being tried.
 func (c *Changes) Unconfirmed() int {
-	if !c.Enabled() {
-		return 0
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	count := 0
@@ -245,9 +254,6 @@ func (c *Changes) Unconfirmed() int {
 
 // Images returns the images of confirmed versions, whose objects have to stay on the node.
 func (c *Changes) Images() []bytecode.Image {
-	if !c.Enabled() {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var images []bytecode.Image
@@ -261,19 +267,15 @@ func (c *Changes) Images() []bytecode.Image {
 
 // Run confirms versions, and undoes those that can't be confirmed in time, until ctx ends.
 func (c *Changes) Run(ctx context.Context) error {
-	for c.Enabled() {
-		timer := time.NewTimer(c.wait())
+	for {
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
 		case <-c.wake:
-			timer.Stop()
-		case <-timer.C:
+		case <-time.After(c.wait()):
 		}
 		c.step(ctx)
 	}
-	return nil
 }
 
 // wait returns the time until the next step.
@@ -355,18 +357,14 @@ func (c *Changes) ask(ctx context.Context) {
 	}
 	waiting := time.Duration(0)
 	c.update(ctx, func(_ program.Key, r record) record {
-		switch response {
-		case Responded:
-			r = r.heard(sent)
-		case Refused:
-			r = r.postponed(time.Now(), c.Limit)
-		case Silent:
-		}
 		switch {
-		case r.open() && r.Tried.State != unproven:
-			waiting = again
-		case r.open() && waiting == 0:
-			waiting = later
+		case response == Refused, response == Responded && r.attaching():
+			r = r.postponed(time.Now(), c.Limit)
+		case response == Responded:
+			r = r.heard(sent)
+		}
+		if interval := r.interval(response, c.Limit); interval > 0 && (waiting == 0 || interval < waiting) {
+			waiting = interval
 		}
 		return r
 	})
@@ -399,18 +397,10 @@ func (c *Changes) update(ctx context.Context, next func(program.Key, record) rec
 // put stores a record. The caller holds mu.
 func (c *Changes) put(key program.Key, r record) error {
 	if r == (record{}) {
-		delete(c.records, key)
-		return c.journal.remove(key)
+		return c.forget(key)
 	}
 	c.records[key] = r
 	return c.journal.write(key, r)
-}
-
-func (c *Changes) nudge() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
 }
 
 func earlier(a, b time.Time) time.Time {

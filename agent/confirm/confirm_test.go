@@ -358,6 +358,61 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
+// The daemon can take longer than the time limit to attach a version. While the API server responds, the version isn't
+// rolled back, and it is confirmed when all of it is attached.
+func TestSlowlyAttached(t *testing.T) {
+	node(t, func(w *world) {
+		w.attach(w.version("good"), "d1")
+		w.pass(limit)
+		v := w.version("slow")
+		other, quick := program.Key{Kind: key.Kind, Name: "other"}, w.version("quick")
+		err := errors.Join(w.changes.Begin(key, v), w.changes.Begin(other, quick), w.changes.End(other, quick, Pass{Attached: true, Complete: true}))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(10 * limit)
+		w.runs(v, "it")
+		if images := w.changes.Images(); len(w.undone) > 0 || len(images) != 1 || images[0].Digest != "d1" {
+			w.t.Errorf("undone %q, images %v", w.undone, images)
+		}
+		if w.requests > 30 {
+			w.t.Errorf("%d requests", w.requests)
+		}
+		w.attach(v, "d2")
+		w.pass(limit)
+		if images := w.changes.Images(); len(images) != 1 || images[0].Digest != "d2" {
+			w.t.Errorf("images %v", images)
+		}
+	})
+}
+
+// A version that cuts off the node is rolled back, although not all of it is attached.
+func TestCutOffBeforeAllIsAttached(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("bad")
+		if err := w.changes.Begin(key, v); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(2 * limit)
+		w.responds = func() Response { return Silent }
+		w.pass(2 * limit)
+		w.runs(v, "nothing", "no response")
+	})
+}
+
+// Nobody waits for a version that was replaced before all of it was attached.
+func TestReplacedBeforeAllIsAttached(t *testing.T) {
+	node(t, func(w *world) {
+		if err := errors.Join(w.changes.Begin(key, w.version("slow")), w.changes.End(key, w.version("without interfaces"), Pass{Complete: true})); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(10 * limit)
+		if keys := w.changes.Keys(); len(keys) > 0 || w.requests > 1 {
+			w.t.Errorf("records of %v, %d requests", keys, w.requests)
+		}
+	})
+}
+
 // What fails to load is never confirmed: the previous version runs on.
 func TestNotLoaded(t *testing.T) {
 	node(t, func(w *world) {

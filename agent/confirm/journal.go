@@ -87,7 +87,7 @@ func (j *journal) remove(key program.Key) error {
 // valid reports whether the record's versions can be decoded.
 func (r record) valid() bool {
 	for _, v := range r.versions() {
-		if _, err := v.Owner(); err != nil {
+		if _, err := v.Owner(); err != nil || v.Object.Spec == nil {
 			return false
 		}
 	}

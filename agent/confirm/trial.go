@@ -11,12 +11,8 @@
 package confirm
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/netip"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -28,7 +24,7 @@ import (
 type Version struct {
 	Kind string `json:"kind"`
 	// Object has the part of the user object that affects its programs.
-	Object json.RawMessage `json:"object"`
+	Object rollout.Revision `json:"object"`
 	// Image is what the reference in the object was resolved to. It is empty until the bytecode is loaded.
 	Image bytecode.Image `json:"image"`
 	// Addresses are the internal IP addresses of the node, which determine its primary interface.
@@ -38,30 +34,11 @@ type Version struct {
 // VersionOf returns the version of a user object of a kind.
 func VersionOf(kind string, o v1alpha1.UserObject) (Version, error) {
 	revision, err := rollout.RevisionOf(o)
-	if err != nil {
-		return Version{}, err
-	}
-	stored, err := json.Marshal(revision)
-	if err != nil {
-		return Version{}, fmt.Errorf("encode %s %s: %w", kind, o.GetName(), err)
-	}
-	return Version{Kind: kind, Object: stored}, nil
-}
-
-// revision returns the zero Revision if the version is damaged, which journal.read excludes.
-func (v *Version) revision() rollout.Revision {
-	r, _ := rollout.Parse(v.Object)
-	return r
+	return Version{Kind: kind, Object: revision}, err
 }
 
 // UserObject returns the object as it was in this version.
-func (v *Version) UserObject() (v1alpha1.UserObject, error) {
-	revision, err := rollout.Parse(v.Object)
-	if err != nil {
-		return nil, err
-	}
-	return revision.Object(v.Kind)
-}
+func (v *Version) UserObject() (v1alpha1.UserObject, error) { return v.Object.Object(v.Kind) }
 
 // Owner returns the owner of the version's programs.
 func (v *Version) Owner() (*program.Owner, error) {
@@ -74,10 +51,10 @@ func (v *Version) Owner() (*program.Owner, error) {
 }
 
 // Generation returns the generation of the object.
-func (v *Version) Generation() int64 { return v.revision().Metadata.Generation }
+func (v *Version) Generation() int64 { return v.Object.Metadata.Generation }
 
 // id identifies the revision of the object.
-func (v *Version) id() string { return v.revision().Hash() }
+func (v *Version) id() string { return v.Object.Hash() }
 
 // state is the state of a version that isn't confirmed.
 type state string
@@ -109,8 +86,8 @@ type trial struct {
 	// Restarted means that the node restarted before the version was confirmed.
 	Restarted bool `json:"restarted,omitempty"`
 
-	// since is when the state began. It is zero until the version is attached. A response to an earlier request doesn't
-	// count.
+	// since is when the state began. It is zero until the version is attached, which can take longer than the time limit. A
+	// response to an earlier request doesn't count: more can have been attached since then.
 	since time.Time
 	// attached means that network programs of the version are known to be attached. An attempt that failed can have
 	// attached them too.
@@ -128,7 +105,7 @@ type record struct {
 // heard returns the record after the API server responded to a request that was sent at a time.
 func (r record) heard(sent time.Time) record {
 	t := r.Tried
-	if t == nil || t.since.IsZero() || !sent.After(t.since) {
+	if t == nil || !sent.After(t.since) {
 		return r
 	}
 	next := *t
@@ -178,8 +155,8 @@ func (r record) restored(now time.Time, limit time.Duration) record {
 	return record{r.Confirmed, &next}
 }
 
-// postponed returns the record after the API server's host refused a connection. The network works, and the API server
-// doesn't run, which isn't held against a version.
+// postponed returns the record after a response that shows that the network works, but can't confirm a version: the API
+// server's host refused the connection, or the version is being attached.
 func (r record) postponed(now time.Time, limit time.Duration) record {
 	if r.Tried == nil || r.Tried.State != trying && r.Tried.State != undone {
 		return r
@@ -190,8 +167,25 @@ func (r record) postponed(now time.Time, limit time.Duration) record {
 }
 
 // open reports whether the record waits for a response of the API server.
-func (r record) open() bool {
-	return r.Tried != nil && r.Tried.State != refused && !r.Tried.since.IsZero()
+func (r record) open() bool { return r.Tried != nil && r.Tried.State != refused }
+
+// attaching reports whether a part of the tried version may not be attached yet.
+func (r record) attaching() bool {
+	return r.Tried != nil && r.Tried.State == trying && r.Tried.since.IsZero()
+}
+
+// interval returns the time from a request with a response to the next one, or 0 if the record waits for none.
+func (r record) interval(response Response, limit time.Duration) time.Duration {
+	switch {
+	case !r.open():
+		return 0
+	case r.Tried.State == unproven:
+		return later
+	case r.attaching() && response != Silent:
+		return limit / 2 //nolint:mnd // the next one is in time for the deadline
+	default:
+		return again
+	}
 }
 
 // versions returns the versions in the record.
@@ -205,5 +199,3 @@ func (r record) versions() []*Version {
 	}
 	return all
 }
-
-func uidOf(v *Version) types.UID { return v.revision().Metadata.UID }

@@ -65,7 +65,7 @@ type Options struct {
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
 	// "*" for all.
 	UprobeNamespaces []string
-	// Changes confirms or undoes changes of network programs. It can be nil. New sets its functions.
+	// Changes confirms or undoes changes of network programs. New sets its functions. Nil confirms nothing.
 	Changes *confirm.Changes
 	// Metrics counts repairs. It can be nil.
 	Metrics *metrics.Metrics
@@ -92,6 +92,9 @@ type Controller struct {
 // undone before that.
 func New(o Options) *Controller {
 	queue := newQueue(o.Metrics.Queue())
+	if o.Changes == nil {
+		o.Changes = &confirm.Changes{}
+	}
 	reports := &record.Reports{
 		Cluster: o.Cluster, NodeName: o.NodeName, Interval: o.RelistReports, Differs: queue.Add, Changed: queue.addSharers,
 	}
@@ -103,13 +106,11 @@ func New(o Options) *Controller {
 		policies: &gate.Policies{
 			Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, Read: queue.Add, RequireSignature: o.RequirePolicy,
 		},
-		loader:    &load.Loader{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, KernelTypes: o.KernelTypes, Replaced: c.tellReplaced},
+		loader:    load.New(load.Options{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, KernelTypes: o.KernelTypes, Replaced: c.tellReplaced}),
 		inventory: o.Inventory, reports: reports, changes: o.Changes, metrics: o.Metrics,
 	}
 	o.Bytecode.Store.Used = c.usedImages
-	if o.Changes != nil {
-		o.Changes.Undo, o.Changes.Changed = c.reconciler.undo, queue.Add
-	}
+	o.Changes.Undo, o.Changes.Changed = c.reconciler.undo, queue.Add
 	return c
 }
 
@@ -157,7 +158,7 @@ func (c *Controller) daemonReturned(ctx context.Context) {
 	for _, key := range c.Inventory.Owners() {
 		c.queue.Add(key)
 	}
-	c.enqueue(ctx, func(program.Needs) bool { return true })
+	c.enqueueAll(ctx)
 	// Only the daemon knows about owners without objects and reports.
 	if err := c.reconciler.ensureInventory(ctx); err != nil {
 		logr.FromContextOrDiscard(ctx).Info("Failed to list the daemon's programs; retrying", "reason", err.Error())

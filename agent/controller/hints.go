@@ -5,7 +5,6 @@ package controller
 
 import (
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,9 +17,9 @@ import (
 // relistSpread is the time over which the agents of all nodes spread a requested list.
 const relistSpread = 2 * time.Minute
 
-// hinted is the state from the operator's last hints.
+// hinted is the state from the operator's last hints. Only the handler of hints uses it,
+// which is called for one event after the other.
 type hinted struct {
-	mu sync.Mutex
 	// relist is the time of the last hint to list this node's reports, by the operator's
 	// clock.
 	relist time.Time
@@ -30,8 +29,6 @@ type hinted struct {
 // must.
 func (h *hinted) take(now hints.Hints, node string) (relist, everyNode bool) {
 	at, everyNode := now.For(node)
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	before := h.relist
 	h.relist = at
 	return !at.IsZero() && !at.Equal(before), everyNode

@@ -99,7 +99,7 @@ func (r *reconciler) runPrevious(ctx context.Context, key program.Key, owner *pr
 	if failed := outcome.Err(); failed != nil {
 		message += ", which failed: " + failed.Error()
 	}
-	said := plan.Plan{UID: owner.UID, Generation: owner.Generation}
+	said := plan.Plan{UID: owner.UID}
 	for _, member := range owner.Members {
 		said.Blocked = append(said.Blocked, plan.Blocked{Member: member, Condition: v1alpha1.BpfProgCondRolledBack, Message: message})
 	}

@@ -43,8 +43,7 @@ func (c *Controller) watch(ctx context.Context, background func(func(context.Con
 		})
 	}
 	rollouts := v1alpha1.RolloutPolicyKind
-	all := c.onRolloutPolicy(func() { c.enqueue(ctx, func(program.Needs) bool { return true }) })
-	c.Cluster.Kinds.OnDemand(rollouts.GroupVersionKind(), open(rollouts.GroupVersionKind(), all, nil))
+	c.Cluster.Kinds.OnDemand(rollouts.GroupVersionKind(), open(rollouts.GroupVersionKind(), c.onRolloutPolicy(ctx), nil))
 	c.Cluster.Kinds.Optional(rollouts.GroupVersionKind())
 	background(func(ctx context.Context) {
 		c.Cluster.Kinds.Find(ctx, rollouts.GroupVersionKind(), rollouts.Resource(), cmp.Or(c.FindKinds, findKinds))
@@ -102,20 +101,24 @@ func (h handler[O]) OnDelete(last any) {
 	}
 }
 
-// onUserObject enqueues an owner if its spec has changed or its deletion has started.
-func (c *Controller) onUserObject(kind string) toolscache.ResourceEventHandler {
-	add := func(o v1alpha1.UserObject) {
-		c.queue.Add(program.Key{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()})
-	}
-	return handler[v1alpha1.UserObject]{
-		added: func(now v1alpha1.UserObject, _ bool) { add(now) },
-		updated: func(before, now v1alpha1.UserObject) {
-			if changed(before, now) {
-				add(now)
+// onChange calls do with each object that comes or goes, or that differs from what it was.
+func onChange[O metav1.Object](differs func(before, now O) bool, do func(O)) handler[O] {
+	return handler[O]{
+		added: func(now O, _ bool) { do(now) },
+		updated: func(before, now O) {
+			if differs(before, now) {
+				do(now)
 			}
 		},
-		deleted: add,
+		deleted: do,
 	}
+}
+
+// onUserObject enqueues an owner if its spec has changed or its deletion has started.
+func (c *Controller) onUserObject(kind string) toolscache.ResourceEventHandler {
+	return onChange(changed, func(o v1alpha1.UserObject) {
+		c.queue.Add(program.Key{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()})
+	})
 }
 
 // changed reports whether the wanted state of a user object on this node can have changed.
@@ -133,17 +136,16 @@ func changed(before, now v1alpha1.UserObject) bool {
 // the Node was created again, it also requests a list of reports, because the operator
 // deletes the reports of a deleted node.
 func (c *Controller) onNode(ctx context.Context) toolscache.ResourceEventHandler {
-	all := func() { c.enqueue(ctx, func(program.Needs) bool { return true }) }
 	return handler[*corev1.Node]{
 		added: func(_ *corev1.Node, initial bool) {
 			if !initial {
 				c.reports.Relist(0)
 			}
-			all()
+			c.enqueueAll(ctx)
 		},
 		updated: func(before, now *corev1.Node) {
 			if !equality.Semantic.DeepEqual(before.Labels, now.Labels) || !equality.Semantic.DeepEqual(before.Status.Addresses, now.Status.Addresses) {
-				all()
+				c.enqueueAll(ctx)
 			}
 		},
 	}
@@ -152,16 +154,9 @@ func (c *Controller) onNode(ctx context.Context) toolscache.ResourceEventHandler
 // onPod enqueues the owners that select containers if a pod's labels, phase, or containers
 // have changed.
 func (c *Controller) onPod(ctx context.Context) toolscache.ResourceEventHandler {
-	changed := func() { c.enqueue(ctx, func(n program.Needs) bool { return n.Containers }) }
-	return handler[*corev1.Pod]{
-		added: func(*corev1.Pod, bool) { changed() },
-		updated: func(before, now *corev1.Pod) {
-			if !maps.Equal(before.Labels, now.Labels) || before.Status.Phase != now.Status.Phase || !slices.Equal(running(before), running(now)) {
-				changed()
-			}
-		},
-		deleted: func(*corev1.Pod) { changed() },
-	}
+	return onChange(func(before, now *corev1.Pod) bool {
+		return !maps.Equal(before.Labels, now.Labels) || before.Status.Phase != now.Status.Phase || !slices.Equal(running(before), running(now))
+	}, func(*corev1.Pod) { c.enqueue(ctx, func(n program.Needs) bool { return n.Containers }) })
 }
 
 // running returns the IDs of a pod's running containers.
@@ -207,29 +202,21 @@ func (c *Controller) enqueue(ctx context.Context, affected func(program.Needs) b
 	}
 }
 
-// onPolicy enqueues all owners if a policy or its material has changed.
-func (c *Controller) onPolicy(ctx context.Context) toolscache.ResourceEventHandler {
-	all := func() { c.enqueue(ctx, func(program.Needs) bool { return true }) }
-	return handler[*v1alpha1.BytecodePolicy]{
-		added: func(*v1alpha1.BytecodePolicy, bool) { all() },
-		updated: func(before, now *v1alpha1.BytecodePolicy) {
-			if before.UID != now.UID || gate.VersionOf(before) != gate.VersionOf(now) {
-				all()
-			}
-		},
-		deleted: func(*v1alpha1.BytecodePolicy) { all() },
-	}
+// enqueueAll enqueues the owners of all objects.
+func (c *Controller) enqueueAll(ctx context.Context) {
+	c.enqueue(ctx, func(program.Needs) bool { return true })
 }
 
-// onRolloutPolicy enqueues the objects that a policy can affect.
-func (c *Controller) onRolloutPolicy(all func()) toolscache.ResourceEventHandler {
-	return handler[*v1alpha1.RolloutPolicy]{
-		added: func(*v1alpha1.RolloutPolicy, bool) { all() },
-		updated: func(before, now *v1alpha1.RolloutPolicy) {
-			if !equality.Semantic.DeepEqual(before.Spec, now.Spec) {
-				all()
-			}
-		},
-		deleted: func(*v1alpha1.RolloutPolicy) { all() },
-	}
+// onPolicy enqueues all owners if a policy or its material has changed.
+func (c *Controller) onPolicy(ctx context.Context) toolscache.ResourceEventHandler {
+	return onChange(func(before, now *v1alpha1.BytecodePolicy) bool {
+		return before.UID != now.UID || gate.VersionOf(before) != gate.VersionOf(now)
+	}, func(*v1alpha1.BytecodePolicy) { c.enqueueAll(ctx) })
+}
+
+// onRolloutPolicy enqueues all owners if the spec of a policy has changed.
+func (c *Controller) onRolloutPolicy(ctx context.Context) toolscache.ResourceEventHandler {
+	return onChange(func(before, now *v1alpha1.RolloutPolicy) bool {
+		return !equality.Semantic.DeepEqual(before.Spec, now.Spec)
+	}, func(*v1alpha1.RolloutPolicy) { c.enqueueAll(ctx) })
 }

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc/codes"
@@ -93,16 +94,18 @@ func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
 	}
 }
 
-// do waits for other calls, makes one call, and then calls record. Record runs
-// before the next call, so that the inventory is up to date when the next caller
-// sees the effect.
-func do[R any](ctx context.Context, i *Inventory, op string, call func(context.Context) (R, error), record func(R)) error {
+// do waits for other calls, makes one call with a deadline, and then calls record.
+// Record runs before the next call, so that the inventory is up to date when the next
+// caller sees the effect.
+func do[R any](ctx context.Context, i *Inventory, op string, deadline time.Duration, call func(context.Context) (R, error), record func(R)) error {
 	select {
 	case i.lane <- struct{}{}:
 		defer func() { <-i.lane }()
 	case <-ctx.Done():
 		return fmt.Errorf("%s: wait for other calls to the daemon: %w", op, context.Cause(ctx))
 	}
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
 	response, err := call(ctx)
 
 	i.mu.Lock()
@@ -176,9 +179,7 @@ func (i *Inventory) checkAPI(ctx context.Context) error {
 
 func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 	changed := map[program.Key]bool{}
-	err := do(ctx, i, "list programs", func(ctx context.Context) (*gobpfman.ListResponse, error) {
-		ctx, cancel := context.WithTimeout(ctx, callDeadline)
-		defer cancel()
+	err := do(ctx, i, "list programs", callDeadline, func(ctx context.Context) (*gobpfman.ListResponse, error) {
 		if err := i.checkAPI(ctx); err != nil {
 			return nil, err
 		}
@@ -301,9 +302,7 @@ func (i *Inventory) pins(dir string) map[string]string {
 
 // Attach attaches a program to one attach point.
 func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachPoint) error {
-	return do(ctx, i, "attach to "+point.Name, func(ctx context.Context) (*gobpfman.AttachResponse, error) {
-		ctx, cancel := context.WithTimeout(ctx, callDeadline)
-		defer cancel()
+	return do(ctx, i, "attach to "+point.Name, callDeadline, func(ctx context.Context) (*gobpfman.AttachResponse, error) {
 		return i.rpc.Attach(ctx, &gobpfman.AttachRequest{Id: id, Attach: point.Info})
 	}, func(r *gobpfman.AttachResponse) {
 		if p, ok := i.programs[id]; ok {
@@ -315,9 +314,7 @@ func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachP
 // Detach removes one link of a program. If the link no longer exists, Detach returns
 // no error.
 func (i *Inventory) Detach(ctx context.Context, id, link uint32) error {
-	return do(ctx, i, fmt.Sprintf("detach link %d", link), func(ctx context.Context) (struct{}, error) {
-		ctx, cancel := context.WithTimeout(ctx, callDeadline)
-		defer cancel()
+	return do(ctx, i, fmt.Sprintf("detach link %d", link), callDeadline, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, i.detach(ctx, link)
 	}, func(struct{}) {
 		if p, ok := i.programs[id]; ok {
@@ -338,9 +335,7 @@ func (i *Inventory) detach(ctx context.Context, link uint32) error {
 // Unload detaches and unloads a program. If the program no longer exists,
 // Unload returns no error.
 func (i *Inventory) Unload(ctx context.Context, id uint32) error {
-	return do(ctx, i, fmt.Sprintf("unload program %d", id), func(ctx context.Context) (struct{}, error) {
-		ctx, cancel := context.WithTimeout(ctx, callDeadline)
-		defer cancel()
+	return do(ctx, i, fmt.Sprintf("unload program %d", id), callDeadline, func(ctx context.Context) (struct{}, error) {
 		_, err := i.rpc.Unload(ctx, &gobpfman.UnloadRequest{Id: id})
 		if err == nil || gone(err, noProgram, id) {
 			err = removeLinkPins(i.root, i.linksOf(id)...)
@@ -454,9 +449,7 @@ func (i *Inventory) MapIDs(id uint32) []uint32 {
 // that use the map.
 func (i *Inventory) UsersOfMaps(ctx context.Context) (map[uint32][]uint32, error) {
 	users := map[uint32][]uint32{}
-	err := do(ctx, i, "list all programs", func(ctx context.Context) (*gobpfman.ListResponse, error) {
-		ctx, cancel := context.WithTimeout(ctx, callDeadline)
-		defer cancel()
+	err := do(ctx, i, "list all programs", callDeadline, func(ctx context.Context) (*gobpfman.ListResponse, error) {
 		return i.rpc.List(ctx, &gobpfman.ListRequest{})
 	}, func(r *gobpfman.ListResponse) {
 		for _, result := range r.GetResults() {

@@ -162,39 +162,30 @@ func TestInventoryFollowsItsOwnCalls(t *testing.T) {
 }
 
 func TestRefreshTellsWhatOthersDid(t *testing.T) {
-	for name, change := range map[string]func(*testing.T, *edited, Program){
-		"unloaded": func(t *testing.T, d *edited, p Program) {
-			t.Helper()
-			if _, err := d.Unload(t.Context(), &gobpfman.UnloadRequest{Id: p.ID}); err != nil {
-				t.Fatal(err)
-			}
+	for name, change := range map[string]func(context.Context, *edited, Program) error{
+		"unloaded": func(ctx context.Context, d *edited, p Program) error {
+			_, err := d.Unload(ctx, &gobpfman.UnloadRequest{Id: p.ID})
+			return err
 		},
-		"detached": func(t *testing.T, d *edited, p Program) {
-			t.Helper()
-			for link := range p.Links {
-				if _, err := d.Detach(t.Context(), &gobpfman.DetachRequest{LinkId: link}); err != nil {
-					t.Fatal(err)
-				}
-			}
+		"detached": func(ctx context.Context, d *edited, p Program) error {
+			_, err := d.Detach(ctx, &gobpfman.DetachRequest{LinkId: slices.Max(slices.Collect(maps.Keys(p.Links)))})
+			return err
 		},
-		"attached": func(t *testing.T, d *edited, p Program) {
-			t.Helper()
-			if _, err := d.Attach(t.Context(), &gobpfman.AttachRequest{Id: p.ID, Attach: &gobpfman.AttachInfo{}}); err != nil {
-				t.Fatal(err)
-			}
+		"attached": func(ctx context.Context, d *edited, p Program) error {
+			_, err := d.Attach(ctx, &gobpfman.AttachRequest{Id: p.ID, Attach: &gobpfman.AttachInfo{}})
+			return err
 		},
-		"loaded": func(t *testing.T, d *edited, _ Program) {
-			t.Helper()
-			if _, err := d.Load(t.Context(), request(owner, "g")); err != nil {
-				t.Fatal(err)
-			}
+		"loaded": func(ctx context.Context, d *edited, _ Program) error {
+			_, err := d.Load(ctx, request(owner, "g"))
+			return err
 		},
-		"maps shared": func(_ *testing.T, d *edited, p Program) {
+		"maps shared": func(_ context.Context, d *edited, p Program) error {
 			d.edit = func(r *gobpfman.ListResponse_ListResult) {
 				if r.GetKernelInfo().GetId() == p.ID {
 					r.Info.MapUsedBy = append(r.Info.MapUsedBy, "9999")
 				}
 			}
+			return nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +193,9 @@ func TestRefreshTellsWhatOthersDid(t *testing.T) {
 			i := known(t, d, "")
 			p := load(t, i, owner, "lo ingress")
 			load(t, i, other, "lo ingress")
-			change(t, d, p)
+			if err := change(t.Context(), d, p); err != nil {
+				t.Fatal(err)
+			}
 			if changed := refresh(t, i); !slices.Equal(changed, []program.Key{owner}) {
 				t.Errorf("changed: %v", changed)
 			}

@@ -30,7 +30,7 @@ func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) err
 		names = append(names, f.GetName())
 	}
 	op := fmt.Sprintf("load %s from %s", list(names), source(request))
-	return do(ctx, i, op, func(ctx context.Context) (*gobpfman.LoadResponse, error) {
+	return do(ctx, i, op, loadDeadline, func(ctx context.Context) (*gobpfman.LoadResponse, error) {
 		if err := i.fits(request); err != nil {
 			return nil, err
 		}
@@ -38,8 +38,6 @@ func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) err
 		if err := allowance.check(); err != nil {
 			return nil, err
 		}
-		ctx, cancel := context.WithTimeout(ctx, loadDeadline)
-		defer cancel()
 		defer allowance.meter(i.root)()
 		response, err := i.rpc.Load(ctx, request)
 		if err != nil {
@@ -79,13 +77,15 @@ func (i *Inventory) fits(request *gobpfman.LoadRequest) error {
 			own += p.Globals
 		}
 	}
-	switch functions := len(request.GetInfo()); {
+	excess := func(what string, bytes, limit int) error {
+		return status.Errorf(codes.Aborted, "%s %d bytes, because the daemon lists %d bytes for each of the object's %d functions; the limit is %d: "+
+			"make globaldata smaller", what, bytes, globals, len(request.GetInfo()), limit)
+	}
+	switch {
 	case all > maxGlobals:
-		return status.Errorf(codes.Aborted, "the global data of all objects on this node would take %d bytes, because the daemon lists %d bytes "+
-			"for each of the object's %d functions; the limit is %d: make globaldata smaller", all, globals, functions, maxGlobals)
+		return excess("the global data of all objects on this node would take", all, maxGlobals)
 	case namespace != "" && own > maxGlobalsOfNamespace:
-		return status.Errorf(codes.Aborted, "the global data of the namespace on this node would take %d bytes, because the daemon lists %d bytes "+
-			"for each of the object's %d functions; the limit is %d: make globaldata smaller", own, globals, functions, maxGlobalsOfNamespace)
+		return excess("the global data of the namespace on this node would take", own, maxGlobalsOfNamespace)
 	}
 	return nil
 }

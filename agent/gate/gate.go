@@ -55,7 +55,7 @@ type Gate struct {
 	policies    []*policy.Policy
 	evaluation  policy.Evaluation
 	earlier     Earlier
-	credentials func() (bytecode.Credentials, error)
+	credentials func() (reader.Credentials, error)
 	// unread is the reason why policies aren't known, or nil. If it is set, nothing is
 	// loaded.
 	unread error
@@ -80,7 +80,7 @@ func (g *Gate) Again() time.Duration {
 func (g *Gate) Waits() time.Duration { return g.waits }
 
 // Credentials returns the credentials for the registry of the owner's image.
-func (g *Gate) Credentials() (bytecode.Credentials, error) { return g.credentials() }
+func (g *Gate) Credentials() (reader.Credentials, error) { return g.credentials() }
 
 // Admit returns the verdicts of policies on the owner's bytecode, and an error unless it may be loaded. For an image, it
 // returns what is in it, which is in the node's store.
@@ -120,14 +120,8 @@ func (g *Gate) Apply(ctx context.Context, want *plan.Plan, actual []daemon.Progr
 		return judgements
 	}
 	evict := func(e policy.Evaluation, j report.Judgement, programs ...daemon.Program) {
-		if !e.Unloads(j.Policies) {
-			return
-		}
-		for _, p := range programs {
-			if want.Evicted == nil {
-				want.Evicted = map[uint32]bool{}
-			}
-			want.Evicted[p.ID] = true
+		if e.Unloads(j.Policies) {
+			want.Evict(programs...)
 		}
 	}
 	wanted := map[uint32]bool{}

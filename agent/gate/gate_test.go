@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
@@ -69,6 +70,37 @@ func TestUnknownPolicies(t *testing.T) {
 		}
 		if got := g.Again(); got != UnreadRetry {
 			t.Errorf("tried again after %s", got)
+		}
+	})
+}
+
+// silent is a cluster whose API server doesn't respond, with policies in the cache.
+type silent struct{ policies }
+
+func (silent) Secret(ctx context.Context, _, _ string) (*corev1.Secret, error) {
+	<-ctx.Done()
+	return &corev1.Secret{}, ctx.Err()
+}
+
+// While the API server doesn't respond, owners wait for the keys of all policies together, and once: a change that cut off
+// the node isn't rolled back before their passes end.
+func TestKeysThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []*v1alpha1.BytecodePolicy
+		for _, name := range []string{"a", "b", "c"} {
+			p := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+			p.Spec.Authorities = []v1alpha1.BytecodeAuthority{{Name: "team", Key: &v1alpha1.AuthorityKey{Secret: &v1alpha1.AuthorityReference{Name: "keys"}}}}
+			all = append(all, p)
+		}
+		gates := &Policies{Cluster: silent{policies{all: all}}}
+		start := time.Now()
+		for range 4 {
+			if _, err := gates.For(t.Context(), owned(), Earlier{}); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(start); took > materialDeadline {
+			t.Errorf("it took %s", took)
 		}
 	})
 }

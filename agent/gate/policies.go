@@ -20,13 +20,15 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 const (
 	// How long the material of authorities is cached after reading it succeeded or failed.
 	// Changes that the operator reports in a policy's status invalidate it.
 	materialHolds, materialLacks = 10 * time.Minute, 10 * time.Second
-	// materialDeadline is the timeout of reading a policy's material.
+	// materialDeadline is the timeout of reading the material of all policies. Others wait for it, so it isn't one for
+	// each: while the API server doesn't respond, that would never end.
 	materialDeadline = 10 * time.Second
 	// firstList is the time after the agent's start in which it waits for the first list
 	// of policies without reporting that.
@@ -64,7 +66,7 @@ type Policies struct {
 // read yet, shortly after the agent's start.
 func (p *Policies) For(ctx context.Context, owner *program.Owner, earlier Earlier) (*Gate, error) {
 	all, err := p.compiled(ctx)
-	g := &Gate{from: p, owner: owner, policies: all, earlier: earlier, credentials: sync.OnceValues(func() (bytecode.Credentials, error) {
+	g := &Gate{from: p, owner: owner, policies: all, earlier: earlier, credentials: sync.OnceValues(func() (reader.Credentials, error) {
 		return bytecode.CredentialsFor(ctx, p.Cluster.Secret, owner.Namespace, owner.Bytecode.Image)
 	})}
 	unread := (*kinds.UnreadError)(nil)
@@ -81,8 +83,8 @@ func (p *Policies) For(ctx context.Context, owner *program.Owner, earlier Earlie
 
 // Offline returns a gate for a version that policies allowed earlier. It reads nothing from the API server.
 func (p *Policies) Offline(owner *program.Owner, image bytecode.Image) *Gate {
-	return &Gate{from: p, owner: owner, earlier: Earlier{Image: image, Allowed: true}, credentials: func() (bytecode.Credentials, error) {
-		return bytecode.Credentials{}, errors.New("the API server can't be reached")
+	return &Gate{from: p, owner: owner, earlier: Earlier{Image: image, Allowed: true}, credentials: func() (reader.Credentials, error) {
+		return reader.Credentials{}, errors.New("the API server can't be reached")
 	}}
 }
 
@@ -111,6 +113,8 @@ func (p *Policies) compiled(ctx context.Context) ([]*policy.Policy, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, materialDeadline)
+	defer cancel()
 	old := p.known
 	p.known = map[types.UID]compiledPolicy{}
 	var all []*policy.Policy
@@ -128,8 +132,6 @@ func (p *Policies) compiled(ctx context.Context) ([]*policy.Policy, error) {
 
 // compile reads the material of a policy's authorities, and compiles the policy.
 func (p *Policies) compile(ctx context.Context, object *v1alpha1.BytecodePolicy) compiledPolicy {
-	ctx, cancel := context.WithTimeout(ctx, materialDeadline)
-	defer cancel()
 	material := policy.ReadMaterial(object, p.material(ctx))
 	compiled := compiledPolicy{Policy: policy.Compile(object, material)}
 	if secrets, configMaps := policy.References(object); len(secrets)+len(configMaps) == 0 {

@@ -8,8 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+
+	"k8s.io/utils/lru"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
@@ -17,10 +20,11 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// Loader executes plans. Its methods can be called concurrently, for different owners.
-type Loader struct {
+// Options are what a Loader needs.
+type Options struct {
 	// Inventory contains the daemon's programs.
 	Inventory *daemon.Inventory
 	// Bytecode reads images into the node's store.
@@ -32,12 +36,25 @@ type Loader struct {
 	KernelTypes string
 	// Replaced is called after an owner's bytecode was loaded with new maps in place of pinned ones, with a description.
 	Replaced func(owner program.Key, what string)
+}
+
+// Loader executes plans. Its methods can be called concurrently, for different owners.
+type Loader struct {
+	Options
 
 	refusals refusals
 	// replacing is held while pins are replaced.
 	replacing sync.Mutex
-	// stored contains the images of programs that are known to be in the store.
-	stored sync.Map
+	// stored contains images of programs that are known to be in the store.
+	stored *lru.Cache
+}
+
+// maxStored is the maximum number of images that are known to be in the store.
+const maxStored = 1024
+
+// New returns a Loader.
+func New(o Options) *Loader {
+	return &Loader{Options: o, refusals: newRefusals(), stored: lru.New(maxStored)}
 }
 
 // Pass is the execution of a plan for an owner. Of an owner whose programs are to be unloaded, only the Key is set.
@@ -58,7 +75,14 @@ type Pass struct {
 // ends. Other errors are in the outcome.
 func (l *Loader) Execute(ctx context.Context, p Pass) (report.Outcome, error) {
 	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}, Judgements: p.Judgements}
-	for _, step := range p.Plan.Diff(l.Inventory.Of(p.Key)) {
+	actual := l.Inventory.Of(p.Key)
+	p.Plan.Evicted = maps.Clone(p.Plan.Evicted)
+	for n, load := range p.Plan.Loads {
+		if present := p.Plan.Present(n, actual); l.unshared(load.MapOwner, present) { // a Load was interrupted
+			p.Plan.Evict(slices.Collect(maps.Values(present))...)
+		}
+	}
+	for _, step := range p.Plan.Diff(actual) {
 		l.take(ctx, p, step, &outcome)
 		if ctx.Err() != nil {
 			return outcome, fmt.Errorf("interrupted: %w", context.Cause(ctx))
@@ -123,39 +147,63 @@ func (l *Loader) load(ctx context.Context, owner program.Owner, want plan.Plan, 
 	if err == nil {
 		err = untraced(request, l.KernelTypes)
 	}
-	switch {
-	case err != nil:
-	case owner.Bytecode.Image != nil:
-		err = l.loadImage(ctx, owner, request, found)
-	default:
-		err = l.refusals.try(owner, request, func() error { return l.Inventory.Load(ctx, request) })
+	if err == nil && owner.Bytecode.Image != nil {
+		err = locate(request, owner, found)
 	}
 	if err != nil {
 		return judgement, err
 	}
-	return judgement, l.checkSharing(ctx, want.Loads[n].MapOwner, want.Present(n, l.Inventory.Of(owner.Key)))
+	return judgement, l.refusals.try(owner, request, func() error {
+		if err := l.call(ctx, owner, request, found); err != nil {
+			return err
+		}
+		mapOwner, loaded := want.Loads[n].MapOwner, want.Present(n, l.Inventory.Of(owner.Key))
+		if !l.unshared(mapOwner, loaded) {
+			return nil
+		}
+		errs := []error{&unsharedError{*mapOwner}}
+		for _, p := range loaded {
+			errs = append(errs, l.Inventory.Unload(ctx, p.ID))
+		}
+		return errors.Join(errs...)
+	})
 }
 
-// checkSharing unloads programs that should use another program's maps, but have their
-// own. bpfman v0.6.0 reports the other program's maps in that case too, so that users
-// would read maps without data. It doesn't pass map_owner_id to the loader: programs
-// only share maps that the bytecode pins by name.
-func (l *Loader) checkSharing(ctx context.Context, mapOwner *uint32, loaded map[string]daemon.Program) error {
-	if mapOwner == nil {
-		return nil
+// call has the daemon load functions from an image's object, or from a file of the user's.
+func (l *Loader) call(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
+	if owner.Bytecode.Image == nil {
+		return l.Inventory.Load(ctx, request)
+	}
+	if err := l.settlePins(ctx); err != nil {
+		return err
+	}
+	err := l.Inventory.Load(ctx, request)
+	if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
+		return l.mendPins(ctx, owner, request, found.Object.Maps, err)
+	}
+	return err
+}
+
+// unsharedError is about programs that have their own maps, and should use those of another program.
+type unsharedError struct{ mapOwner uint32 }
+
+func (e *unsharedError) Error() string {
+	return fmt.Sprintf("the maps of program %d are not shared: bpfman v0.6 only shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME)", e.mapOwner)
+}
+
+// unshared reports whether programs should use another program's maps, but have their own.
+// bpfman v0.6.0 reports the other program's maps in that case too, so that users would read
+// maps without data. It doesn't pass map_owner_id to the loader: programs only share maps
+// that the bytecode pins by name.
+func (l *Loader) unshared(mapOwner *uint32, loaded map[string]daemon.Program) bool {
+	if mapOwner == nil || len(loaded) == 0 {
+		return false
 	}
 	shared := l.Inventory.MapIDs(*mapOwner)
-	own := true
 	for _, p := range loaded {
-		own = own && len(p.MapIDs) > 0 && !slices.ContainsFunc(p.MapIDs, func(id uint32) bool { return slices.Contains(shared, id) })
+		if len(p.MapIDs) == 0 || slices.ContainsFunc(p.MapIDs, func(id uint32) bool { return slices.Contains(shared, id) }) {
+			return false
+		}
 	}
-	if !own || len(shared) == 0 {
-		return nil
-	}
-	var errs []error
-	for _, p := range loaded {
-		errs = append(errs, l.Inventory.Unload(ctx, p.ID))
-	}
-	return errors.Join(append([]error{fmt.Errorf(
-		"the maps of program %d are not shared: bpfman v0.6 only shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME)", *mapOwner)}, errs...)...)
+	return len(shared) > 0
 }

@@ -5,22 +5,19 @@ package load
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
-	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// loadImage has the daemon load functions from the object of the owner's image. What the daemon loads is what was
-// verified: a file that the reader has written.
-func (l *Loader) loadImage(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
+// locate has a request load the object of the owner's image. What the daemon loads is what was verified: a file that the
+// reader has written.
+func locate(request *gobpfman.LoadRequest, owner program.Owner, found bytecode.Bytecode) error {
 	if err := missing(request, found); err != nil {
 		return err
 	}
@@ -28,16 +25,7 @@ func (l *Loader) loadImage(ctx context.Context, owner program.Owner, request *go
 	request.Metadata[v1alpha1.MetadataImage] = owner.Bytecode.Image.Url
 	request.Metadata[v1alpha1.MetadataDigest] = found.Digest
 	request.Metadata[v1alpha1.MetadataManifest] = found.Manifest
-	return l.refusals.try(owner, request, func() error {
-		if err := l.settlePins(ctx); err != nil {
-			return err
-		}
-		err := l.Inventory.Load(ctx, request)
-		if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
-			return l.mendPins(ctx, owner, request, found.Object.Maps, err)
-		}
-		return err
-	})
+	return nil
 }
 
 // Keep reads the images of an owner's programs into the store, if an earlier version of
@@ -47,29 +35,16 @@ func (l *Loader) Keep(ctx context.Context, owner program.Owner, g *gate.Gate) {
 		return
 	}
 	for _, p := range l.Inventory.Of(owner.Key) {
-		if _, kept := l.stored.Load(p.Image); kept || p.Image.Digest == "" || p.Image.Reference != owner.Bytecode.Image.Url {
+		if _, kept := l.stored.Get(p.Image); kept || p.Image.Digest == "" || p.Image.Reference != owner.Bytecode.Image.Url {
 			continue
 		}
 		found, err := l.Bytecode.Find(ctx, bytecode.Question{
 			Image: p.Image, PullPolicy: owner.Bytecode.Image.ImagePullPolicy, Credentials: g.Credentials, Object: true,
 		}, func() {})
 		if err == nil && found.Path != "" {
-			l.stored.Store(p.Image, nil)
-			l.forgetUnloaded()
+			l.stored.Add(p.Image, nil)
 		}
 	}
-}
-
-// forgetUnloaded removes the images of programs that were unloaded from those that are known
-// to be in the store.
-func (l *Loader) forgetUnloaded() {
-	loaded := l.Inventory.Images()
-	l.stored.Range(func(image, _ any) bool {
-		if !slices.Contains(loaded, image.(bytecode.Image)) { //nolint:errcheck // the only type of its keys
-			l.stored.Delete(image)
-		}
-		return true
-	})
 }
 
 // missing returns an error if the object is known to lack a function, or if the function can't

@@ -44,7 +44,7 @@ const (
 // node is a Loader with its daemon. Images are read after a
 // while.
 type node struct {
-	Loader
+	*Loader
 
 	t      *testing.T
 	daemon *daemontest.Daemon
@@ -54,7 +54,6 @@ type node struct {
 	signers []string
 	// enqueued are the owners whose images were read.
 	enqueued         chan program.Key
-	gates            *gate.Policies
 	requireSignature bool
 	alter            func(*reader.Answer)
 }
@@ -62,8 +61,7 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	l := &node{t: t, daemon: daemontest.New(t.TempDir()), enqueued: make(chan program.Key, 100)}
-	l.Inventory = daemon.NewInventory(l.daemon, "")
-	l.Bytecode = &bytecode.Library{
+	l.Loader = New(Options{Inventory: daemon.NewInventory(l.daemon, ""), Bytecode: &bytecode.Library{
 		Read: func(ctx context.Context, request *reader.Request, files *bytecode.Files) reader.Answer {
 			select {
 			case <-time.After(l.takes):
@@ -79,7 +77,7 @@ func newNode(t *testing.T) *node {
 			return answer
 		},
 		Store: &bytecode.Store{Dir: t.TempDir(), Limit: 1000},
-	}
+	}})
 	return l
 }
 
@@ -134,8 +132,8 @@ func (l *node) load(all ...*v1alpha1.BytecodePolicy) (report.Judgement, time.Dur
 	l.t.Helper()
 	owner := owned()
 	owner.Subject.Image, owner.Subject.ImageError = policy.ParseImage(owner.Bytecode)
-	l.gates = &gate.Policies{Cluster: policies(all), Bytecode: l.Bytecode, RequireSignature: l.requireSignature, Read: func(key program.Key) { l.enqueued <- key }}
-	g, err := l.gates.For(l.t.Context(), &owner, gate.Earlier{})
+	gates := &gate.Policies{Cluster: policies(all), Bytecode: l.Bytecode, RequireSignature: l.requireSignature, Read: func(key program.Key) { l.enqueued <- key }}
+	g, err := gates.For(l.t.Context(), &owner, gate.Earlier{})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -186,31 +184,6 @@ func TestQuietWhileImagesAreRead(t *testing.T) {
 		want := filepath.Join(l.Bytecode.Store.Dir, "images/quay.io/a@"+digest+".o")
 		if got := l.loaded(); len(got) != 1 || got[0] != want {
 			t.Errorf("loaded %q, want %s", got, want)
-		}
-	})
-}
-
-// The images that are known to be in the store are those of loaded programs.
-func TestUnloadedImagesAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newNode(t)
-		l.stored.Store(bytecode.Image{Reference: "quay.io/unloaded:v1", Digest: "sha256:0"}, nil)
-		if _, err := l.settle(); err != nil {
-			t.Fatal(err)
-		}
-		owner := owned()
-		g, err := l.gates.For(t.Context(), &owner, gate.Earlier{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Keep(t.Context(), owner, g)
-		var kept []any
-		l.stored.Range(func(image, _ any) bool {
-			kept = append(kept, image)
-			return true
-		})
-		if want := l.Inventory.Images(); len(want) != 1 || len(kept) != 1 || kept[0] != want[0] {
-			t.Errorf("%+v, want %+v", kept, want)
 		}
 	})
 }
@@ -355,7 +328,7 @@ func TestRefusedImages(t *testing.T) {
 			t.Errorf("%q", calls)
 		}
 		l.daemon.Fault = nil
-		l.refusals.clear()
+		l.Retry()
 		if _, err := l.settle(); err != nil {
 			t.Error(err)
 		}

@@ -6,7 +6,6 @@ package load
 import (
 	"cmp"
 	"errors"
-	"sync"
 	"time"
 
 	"k8s.io/utils/lru"
@@ -19,20 +18,21 @@ import (
 
 const (
 	// The first and the longest time after which a Load is tried again that can't succeed
-	// unless something changes. Each failed Load costs space in the node's /run, because
-	// the daemon of v0.6.0 stores the object before it loads it.
+	// unless something changes. Each one costs space in the node's /run, because the daemon
+	// of v0.6.0 stores the object before it loads it.
 	firstReload = time.Second
 	lastReload  = time.Hour
 	// maxRefusals is the maximum number of refused Loads that are known.
 	maxRefusals = 1024
 )
 
-// refusals delays Loads that the daemon or the kernel has refused for good, more after
-// each one. The zero value is ready to use.
+// refusals delays Loads that the daemon or the kernel has refused for good, or after which
+// programs don't share maps as they should, more after each one.
 type refusals struct {
-	once sync.Once
 	kept *lru.Cache // refusedLoad by attempt
 }
+
+func newRefusals() refusals { return refusals{lru.New(maxRefusals)} }
 
 // attempt identifies a Load. When one of these changes, the Load is tried immediately.
 type attempt struct {
@@ -54,7 +54,6 @@ type refusedLoad struct {
 // try calls load, unless it was refused recently. In that case, it returns the same
 // error.
 func (r *refusals) try(owner program.Owner, request *gobpfman.LoadRequest, load func() error) error {
-	r.once.Do(r.open)
 	id := attempt{
 		owner: owner.Key, uid: request.GetUuid(), generation: owner.Generation, replaces: owner.ReplacePinnedMaps, load: request.GetMetadata()[v1alpha1.MetadataLoad],
 		manifest: request.GetMetadata()[v1alpha1.MetadataManifest], mapOwner: request.GetMapOwnerId(),
@@ -65,7 +64,8 @@ func (r *refusals) try(owner program.Owner, request *gobpfman.LoadRequest, load 
 		return last.err
 	}
 	err := load()
-	if failed := (*daemon.Error)(nil); !errors.As(err, &failed) || !failed.Permanent() {
+	failed, unshared := (*daemon.Error)(nil), (*unsharedError)(nil)
+	if !errors.As(err, &unshared) && (!errors.As(err, &failed) || !failed.Permanent()) {
 		r.kept.Remove(id)
 		return err
 	}
@@ -75,12 +75,4 @@ func (r *refusals) try(owner program.Owner, request *gobpfman.LoadRequest, load 
 }
 
 // Retry has refused Loads tried again immediately, for example because the daemon has been replaced.
-func (l *Loader) Retry() { l.refusals.clear() }
-
-// clear makes all Loads due.
-func (r *refusals) clear() {
-	r.once.Do(r.open)
-	r.kept.Clear()
-}
-
-func (r *refusals) open() { r.kept = lru.New(maxRefusals) }
+func (l *Loader) Retry() { l.refusals.kept.Clear() }

@@ -50,7 +50,7 @@ func tries(t *testing.T, r *refusals, l loading, answer error) bool {
 // long each time, up to an hour. In between, the error is the same.
 func TestRefusedLoadsAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r refusals
+		r := newRefusals()
 		last := time.Now()
 		var waited []time.Duration
 		for now := last; now.Sub(last) < 2*lastReload && len(waited) < 16; now = time.Now() {
@@ -84,7 +84,7 @@ func TestOtherFailuresAreNotDelayed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var r refusals
+				r := newRefusals()
 				for range 3 {
 					if !tries(t, &r, newLoading(), err) {
 						t.Error("delayed")
@@ -124,7 +124,7 @@ func TestChangesEndDelays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var r refusals
+				r := newRefusals()
 				tries(t, &r, newLoading(), refused)
 				changed := newLoading()
 				changed.request.Metadata = maps.Clone(changed.request.Metadata)
@@ -136,7 +136,7 @@ func TestChangesEndDelays(t *testing.T) {
 				if tries(t, &r, newLoading(), refused) {
 					t.Error("the other one was asked again")
 				}
-				r.clear() // the daemon was replaced
+				r.kept.Clear() // the daemon was replaced
 				if !tries(t, &r, newLoading(), refused) || !tries(t, &r, changed, refused) && !same {
 					t.Error("still delayed")
 				}

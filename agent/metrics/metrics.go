@@ -7,11 +7,11 @@ package metrics
 
 import (
 	"context"
-	"fmt"
 	"path"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -25,7 +25,7 @@ const prefix = "bpfman_agent_"
 // Metrics contains the agent's metrics. A nil Metrics counts nothing, but must not be
 // used for Call.
 type Metrics struct {
-	registry prometheus.Registerer
+	factory  promauto.Factory
 	calls    *prometheus.HistogramVec
 	repaired *prometheus.CounterVec
 	read     *prometheus.HistogramVec
@@ -33,42 +33,38 @@ type Metrics struct {
 }
 
 // New registers metrics. The counters of repairs, and the reads, start at 0.
-func New(registry prometheus.Registerer) (*Metrics, error) {
+func New(registry prometheus.Registerer) *Metrics {
+	factory := promauto.With(registry)
 	m := &Metrics{
-		registry: registry,
-		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		factory: factory,
+		calls: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "daemon_call_duration_seconds",
 			Help: "Duration of calls to the bpfman daemon in seconds, by call and gRPC code.",
 			// From an empty list to a program that the kernel verifies for long
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60},
 		}, []string{"call", "code"}),
-		repaired: prometheus.NewCounterVec(prometheus.CounterOpts{
+		repaired: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "drift_repaired_total",
 			Help: "Number of programs and links that were removed outside of the agent and then restored.",
 		}, []string{"what"}),
+		read: factory.NewHistogramVec(prometheus.HistogramOpts{
+			Name: prefix + "bytecode_read_duration_seconds",
+			Help: "Duration of reading an image or its signatures from a registry in seconds, by result: read, unfit, or failed.",
+			// From a local registry to one that doesn't respond
+			Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 15, 30},
+		}, []string{"result"}),
+		listed: factory.NewGauge(prometheus.GaugeOpts{
+			Name: prefix + "daemon_list_bytes",
+			Help: "Size of the bpfman daemon's list of programs in bytes, which repeats the global data of an object for each of its programs.",
+		}),
 	}
-	m.read = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: prefix + "bytecode_read_duration_seconds",
-		Help: "Duration of reading an image or its signatures from a registry in seconds, by result: read, unfit, or failed.",
-		// From a local registry to one that doesn't respond
-		Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 15, 30},
-	}, []string{"result"})
-	m.listed = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: prefix + "daemon_list_bytes",
-		Help: "Size of the bpfman daemon's list of programs in bytes, which repeats the global data of an object for each of its programs.",
-	})
 	for _, what := range []string{"program", "link"} {
 		m.repaired.WithLabelValues(what)
 	}
 	for _, result := range []string{"read", "unfit", "failed"} {
 		m.read.WithLabelValues(result)
 	}
-	for _, c := range []prometheus.Collector{m.calls, m.repaired, m.read, m.listed} {
-		if err := registry.Register(c); err != nil {
-			return nil, fmt.Errorf("register metrics: %w", err)
-		}
-	}
-	return m, nil
+	return m
 }
 
 // Call is an interceptor of the connection to the daemon that measures the duration of
@@ -108,16 +104,15 @@ func Disk(registry prometheus.Registerer, store, database func() int64) {
 		"bytecode_store_bytes":  {"Size of the objects in the node's store of bytecode in bytes.", store},
 		"daemon_database_bytes": {"Size of the bpfman daemon's database in the node's /run in bytes. The daemon doesn't shrink it.", database},
 	} {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + name, Help: gauge.help},
-			func() float64 { return float64(gauge.size()) }))
+		promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + name, Help: gauge.help}, func() float64 { return float64(gauge.size()) })
 	}
 }
 
 // Changes registers a gauge of the changes of network programs that the API server hasn't confirmed.
 func Changes(registry prometheus.Registerer, unconfirmed func() int) {
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "unconfirmed_changes", Help: "Number of changes of network programs that are attached, and after which the API server hasn't responded yet.",
-	}, func() float64 { return float64(unconfirmed()) }))
+	}, func() float64 { return float64(unconfirmed()) })
 }
 
 // Reports is a collector of metrics about this node's reports.

@@ -18,7 +18,7 @@ func (m *Metrics) Queue() workqueue.MetricsProvider {
 	if m == nil {
 		return nil // selects client-go's default, which doesn't count
 	}
-	return queues{promauto.With(m.registry)}
+	return queues{m.factory}
 }
 
 // queues implements [workqueue.MetricsProvider].

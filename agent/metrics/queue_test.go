@@ -4,8 +4,8 @@
 package metrics
 
 import (
+	"maps"
 	"net/url"
-	"slices"
 	"testing"
 	"time"
 
@@ -18,37 +18,20 @@ import (
 // controller-runtime's.
 func TestMetricsOfAQueue(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m, err := New(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
 	q := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Hour, time.Hour),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "programs", MetricsProvider: m.Queue()})
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "programs", MetricsProvider: New(registry).Queue()})
 	t.Cleanup(q.ShutDown)
 	q.Add("waits")
 	q.Add("is processed")
 	q.Get()
 	q.AddRateLimited("retried")
-	values := map[string]float64{}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			labels := metric.GetLabel()
-			if len(labels) != 2 || labels[0].GetName() != "controller" || labels[1].GetName() != "name" || labels[1].GetValue() != "programs" {
-				continue
-			}
-			values[family.GetName()] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
-		}
-	}
+	got := values(t, registry)
 	for name, want := range map[string]float64{
 		"workqueue_depth": 1, "workqueue_adds_total": 2, "workqueue_retries_total": 1, "workqueue_queue_duration_seconds": 1,
 		"workqueue_work_duration_seconds": 0, "workqueue_unfinished_work_seconds": 0, "workqueue_longest_running_processor_seconds": 0,
 	} {
-		if got, there := values[name]; !there || got != want {
-			t.Errorf("%s is %v, %v", name, got, there)
+		if value, there := got[name+"{controller=programs,name=programs}"]; !there || value != want {
+			t.Errorf("%s is %v, %v", name, value, there)
 		}
 	}
 }
@@ -66,15 +49,8 @@ func TestMetricsOfRequests(t *testing.T) {
 	Requests(registry)
 	clientmetrics.RequestResult.Increment(t.Context(), "200", "GET", "server")
 	clientmetrics.RequestLatency.Observe(t.Context(), "GET", url.URL{}, 0) // isn't registered, and must not panic
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var labels []string
-	for _, label := range families[0].GetMetric()[0].GetLabel() {
-		labels = append(labels, label.GetName()+"="+label.GetValue())
-	}
-	if families[0].GetName() != "rest_client_requests_total" || !slices.Equal(labels, []string{"code=200", "host=server", "method=GET"}) {
-		t.Errorf("it is %s%q", families[0].GetName(), labels)
+	want := map[string]float64{"rest_client_requests_total{code=200,host=server,method=GET}": 1}
+	if got := values(t, registry); !maps.Equal(got, want) {
+		t.Errorf("it is %v", got)
 	}
 }

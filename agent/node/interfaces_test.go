@@ -8,7 +8,6 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
@@ -25,18 +25,13 @@ import (
 func inNetwork(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	prerequisite.NeedsRoot(t, "a network of its own needs CAP_SYS_ADMIN")
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		// Never unlocked, so that the thread ends with its network namespace.
-		runtime.LockOSThread()
+	daemontest.OnOwnThread(func() {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			t.Errorf("make a network namespace: %v", err)
 			return
 		}
 		test(t)
-	}()
-	<-ended
+	})
 }
 
 // do reports the error of a change to the network.
@@ -171,13 +166,16 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-func TestWatchInterfaces(t *testing.T) {
+// watched watches the interfaces of a new network namespace, and calls change after the watch has begun. change gets a
+// connection to the namespace, which its own thread isn't in, and a channel with what the watch reports.
+func watched(t *testing.T, change func(network *netlink.Handle, changed <-chan struct{})) {
+	t.Helper()
 	inNetwork(t, func(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		changed, done := make(chan struct{}), make(chan struct{})
-		network, err := netlink.NewHandle(unix.NETLINK_ROUTE) // for the other thread, in this one's network
+		network, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			t.Error(err)
 			return
@@ -187,20 +185,7 @@ func TestWatchInterfaces(t *testing.T) {
 			defer close(done)
 			defer cancel()
 			await(t, changed, "the watch to begin")
-			link := veth("first")
-			for _, step := range []struct {
-				what string
-				do   func() error
-			}{
-				{"an interface to come", func() error { return network.LinkAdd(link) }},
-				{"an address to come", func() error { return network.AddrAdd(link, address(t, "192.0.2.7/24")) }},
-				{"an address to go", func() error { return network.AddrDel(link, address(t, "192.0.2.7/24")) }},
-				{"another name", func() error { return network.LinkSetName(link, "renamed") }},
-				{"an interface to go", func() error { return network.LinkDel(link) }},
-			} {
-				do(t, step.what, step.do())
-				await(t, changed, step.what)
-			}
+			change(network, changed)
 		}()
 		// Watches the network namespace of the calling thread.
 		WatchInterfaces(ctx, func() {
@@ -213,45 +198,42 @@ func TestWatchInterfaces(t *testing.T) {
 	})
 }
 
+func TestWatchInterfaces(t *testing.T) {
+	watched(t, func(network *netlink.Handle, changed <-chan struct{}) {
+		link := veth("first")
+		for _, step := range []struct {
+			what string
+			do   func() error
+		}{
+			{"an interface to come", func() error { return network.LinkAdd(link) }},
+			{"an address to come", func() error { return network.AddrAdd(link, address(t, "192.0.2.7/24")) }},
+			{"an address to go", func() error { return network.AddrDel(link, address(t, "192.0.2.7/24")) }},
+			{"another name", func() error { return network.LinkSetName(link, "renamed") }},
+			{"an interface to go", func() error { return network.LinkDel(link) }},
+		} {
+			do(t, step.what, step.do())
+			await(t, changed, step.what)
+		}
+	})
+}
+
 // Interfaces are listed although they keep changing.
 func TestWatchInterfacesThatNeverRest(t *testing.T) {
-	inNetwork(t, func(t *testing.T) {
-		t.Helper()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		changed, done := make(chan struct{}), make(chan struct{})
-		network, err := netlink.NewHandle(unix.NETLINK_ROUTE) // for the other thread, in this one's network
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer network.Close()
-		go func() {
-			defer close(done)
-			defer cancel()
-			await(t, changed, "the watch to begin")
-			patience := time.After(20 * time.Second)
-			for {
-				link := veth("restless")
-				do(t, "add", network.LinkAdd(link))
-				do(t, "delete", network.LinkDel(link))
-				select {
-				case <-changed:
-					return
-				case <-patience:
-					t.Error("nobody looked at interfaces that come and go")
-					return
-				default:
-				}
-			}
-		}()
-		WatchInterfaces(ctx, func() {
+	watched(t, func(network *netlink.Handle, changed <-chan struct{}) {
+		patience := time.After(20 * time.Second)
+		for {
+			link := veth("restless")
+			do(t, "add", network.LinkAdd(link))
+			do(t, "delete", network.LinkDel(link))
 			select {
-			case changed <- struct{}{}:
-			case <-ctx.Done():
+			case <-changed:
+				return
+			case <-patience:
+				t.Error("nobody looked at interfaces that come and go")
+				return
+			default:
 			}
-		}, func(err error) { t.Errorf("watch: %v", err) })
-		<-done
+		}
 	})
 }
 

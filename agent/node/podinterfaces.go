@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/utils/lru"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
@@ -23,43 +23,47 @@ import (
 // CAP_NET_ADMIN. CRI reports at most the interfaces that its network plugin
 // created.
 type PodInterfaces struct {
-	// Proc is the path of the host's /proc.
-	Proc string
-
-	mu sync.Mutex
+	// proc is the path of the host's /proc.
+	proc string
 	// known contains the interfaces by sandbox, as last read. They are used while
 	// the pod has no running process, because the network belongs to the sandbox.
-	known map[string][]string
+	known *lru.Cache
+}
+
+// maxSandboxes is the maximum number of sandboxes whose interfaces are known. It is
+// several times the number of a node's pods.
+const maxSandboxes = 4096
+
+// NewPodInterfaces returns a PodInterfaces that reads from the host's /proc.
+func NewPodInterfaces(proc string) *PodInterfaces {
+	return &PodInterfaces{proc: proc, known: lru.New(maxSandboxes)}
 }
 
 // Set sets the interfaces of each container with a pod's network namespace. If
 // no process of a pod was found so far, its interfaces are unknown, without an
 // error. They are set once there is one.
 func (p *PodInterfaces) Set(containers []program.Container) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known, errs := map[string][]string{}, map[string]error{}
+	read, errs := map[string]bool{}, map[string]error{}
 	for _, c := range containers {
-		if c.HostNetwork || known[c.Sandbox] != nil {
+		if c.HostNetwork || read[c.Sandbox] {
 			continue
 		}
 		names, err := p.read(c)
 		if err == nil {
-			known[c.Sandbox] = names
+			read[c.Sandbox] = true
+			p.known.Add(c.Sandbox, names)
 		} else if !errors.Is(err, errNoProcess) {
 			errs[c.Sandbox] = err
 		}
 	}
 	for i := range containers {
 		c := &containers[i]
-		if before := p.known[c.Sandbox]; known[c.Sandbox] == nil && before != nil {
-			known[c.Sandbox] = before
-		}
-		if c.Interfaces = known[c.Sandbox]; c.Interfaces == nil {
+		if known, found := p.known.Get(c.Sandbox); found {
+			c.Interfaces, _ = known.([]string)
+		} else {
 			c.InterfacesErr = errs[c.Sandbox]
 		}
 	}
-	p.known = known
 }
 
 // errNoProcess means that no process of the pod is running.
@@ -68,7 +72,7 @@ var errNoProcess = errors.New("no process")
 // read uses the process of the sandbox if the path of the network namespace
 // contains its PID. Otherwise, it uses the container's process.
 func (p *PodInterfaces) read(c program.Container) ([]string, error) {
-	if _, err := os.Stat(filepath.Join(p.Proc, "1")); err != nil {
+	if _, err := os.Stat(filepath.Join(p.proc, "1")); err != nil {
 		return nil, fmt.Errorf("interfaces of pod %s/%s: the host's processes aren't visible (hidepid?): %w", c.Namespace, c.Pod, err)
 	}
 	if holder, ok := strings.CutPrefix(c.NetNS, "/proc/"); ok {
@@ -87,7 +91,7 @@ func (p *PodInterfaces) read(c program.Container) ([]string, error) {
 // cgroup must contain this ID of a container or sandbox, because the kernel can
 // reuse the PID of a process that has ended.
 func (p *PodInterfaces) of(pid, id string) ([]string, error) {
-	dir := filepath.Join(p.Proc, pid)
+	dir := filepath.Join(p.proc, pid)
 	table, err := os.ReadFile(filepath.Join(dir, "net", "dev"))
 	if err != nil {
 		return nil, gone(err)

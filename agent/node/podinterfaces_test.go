@@ -70,7 +70,7 @@ func TestPodInterfaces(t *testing.T) {
 			{Pod: "host", Sandbox: "sandbox4", HostNetwork: true, ID: "c4", PID: 1},
 		}
 	}
-	interfaces := &PodInterfaces{Proc: proc.dir}
+	interfaces := NewPodInterfaces(proc.dir)
 	expect := func(want ...string) {
 		t.Helper()
 		containers := pods()
@@ -94,14 +94,15 @@ func TestPodInterfaces(t *testing.T) {
 	proc.end(21)
 	expect("lo eth0", "lo eth0", "lo tun0", "", "")
 
-	// Pods that are no longer requested are forgotten.
+	// Another owner selects pods of another namespace.
+	interfaces.Set([]program.Container{{Pod: "another", Sandbox: "sandbox5", ID: "c5", PID: 1}})
 	interfaces.Set(nil)
-	expect("", "", "", "", "")
+	expect("lo eth0", "lo eth0", "lo tun0", "", "")
 }
 
 func TestHostsProcessesThatCannotBeSeen(t *testing.T) {
 	containers := []program.Container{{Namespace: "acme", Pod: "web", Sandbox: "s", ID: "c", PID: 7}}
-	(&PodInterfaces{Proc: t.TempDir()}).Set(containers)
+	NewPodInterfaces(t.TempDir()).Set(containers)
 	if err := containers[0].InterfacesErr; err == nil || !strings.Contains(err.Error(), "acme/web: the host's processes aren't visible (hidepid?)") {
 		t.Errorf("%v", err)
 	}

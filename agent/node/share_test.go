@@ -8,13 +8,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/internal/cri"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
@@ -28,11 +28,7 @@ func onNode(t *testing.T, test func(t *testing.T, run, shared, container string)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(base) })
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		// Never unlocked, so that the thread ends with its mount namespace.
-		runtime.LockOSThread()
+	daemontest.OnOwnThread(func() {
 		run, shared, container := filepath.Join(base, "run"), filepath.Join(base, "shared"), filepath.Join(base, "container")
 		err := errors.Join(
 			unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
@@ -46,8 +42,7 @@ func onNode(t *testing.T, test func(t *testing.T, run, shared, container string)
 			return
 		}
 		test(t, run, filepath.Join(shared, "cri"), filepath.Join(container, "cri"))
-	}()
-	<-ended
+	})
 }
 
 func listen(t *testing.T, run, socket string) net.Listener {

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
@@ -94,7 +96,7 @@ func (p Plan) Present(n int, actual []daemon.Program) map[string]daemon.Program 
 	load := p.Loads[n]
 	found := map[string]daemon.Program{}
 	for _, a := range actual { // by ascending ID, so that the newest is last
-		if a.OwnerUID == string(p.UID) && a.LoadID == load.ID && equal(a.MapOwnerID, load.MapOwner) {
+		if a.OwnerUID == string(p.UID) && a.LoadID == load.ID && ptr.Equal(a.MapOwnerID, load.MapOwner) {
 			found[a.Function] = a
 		}
 	}
@@ -138,11 +140,4 @@ func (l Load) relink(n int, function string, loaded daemon.Program) []Step {
 		}
 	}
 	return steps
-}
-
-func equal(a, b *uint32) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
 }

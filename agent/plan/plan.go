@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
@@ -30,13 +31,22 @@ import (
 
 // Plan contains what an owner wants on this node. The zero Plan wants nothing.
 type Plan struct {
-	UID        types.UID
-	Loads      []Load
-	Blocked    []Blocked
-	Generation int64
+	UID     types.UID
+	Loads   []Load
+	Blocked []Blocked
 	// Evicted contains the kernel IDs of programs to unload, although the plan wants or
 	// keeps them.
 	Evicted map[uint32]bool
+}
+
+// Evict has programs unloaded, although the plan wants or keeps them.
+func (p *Plan) Evict(programs ...daemon.Program) {
+	for _, evicted := range programs {
+		if p.Evicted == nil {
+			p.Evicted = map[uint32]bool{}
+		}
+		p.Evicted[evicted.ID] = true
+	}
 }
 
 // Problems joins the problems of all programs. It returns nil if there are none.
@@ -152,7 +162,7 @@ type MapOwner struct {
 
 // Want returns the plan for an owner's programs.
 func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
-	p := Plan{UID: owner.UID, Generation: owner.Generation}
+	p := Plan{UID: owner.UID}
 	for _, member := range owner.Members {
 		if incomplete := member.Incomplete(); incomplete != "" {
 			p.Blocked = append(p.Blocked, Blocked{member, v1alpha1.BpfProgCondNotLoaded, incomplete})
@@ -188,7 +198,7 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 func (p *Plan) loadFor(function *gobpfman.LoadInfo, mapOwner *uint32) *Load {
 	for n := range p.Loads {
 		load := &p.Loads[n]
-		if !equal(load.MapOwner, mapOwner) {
+		if !ptr.Equal(load.MapOwner, mapOwner) {
 			continue
 		}
 		i := slices.IndexFunc(load.Functions, func(f *gobpfman.LoadInfo) bool { return f.GetName() == function.GetName() })

@@ -25,15 +25,9 @@ func (e *ExcessError) Error() string {
 	return fmt.Sprintf("interfacesdiscoveryconfig selects %d interfaces: attached to the first %d by name", e.Found, mostDiscovered)
 }
 
-// discovery selects interfaces.
+// discovery selects interfaces by their names.
 type discovery struct {
-	allowed, excluded []matcher
-}
-
-// matcher is one entry in a list of interfaces: either a name or a pattern.
-type matcher struct {
-	name    string
-	pattern *regexp.Regexp
+	allowed, excluded []*regexp.Regexp
 }
 
 // discoveryOf converts the API's configuration. It returns nil if discovery is
@@ -51,20 +45,21 @@ func discoveryOf(c *v1alpha1.InterfaceDiscovery) (*discovery, error) {
 }
 
 // matchers converts a list. Entries between two slashes are patterns, because the
-// name of an interface can't contain a slash (kernel, dev_valid_name).
-func matchers(field string, entries []string) ([]matcher, error) {
-	out := make([]matcher, 0, len(entries))
+// name of an interface can't contain a slash (kernel, dev_valid_name). The others are
+// names.
+func matchers(field string, entries []string) ([]*regexp.Regexp, error) {
+	out := make([]*regexp.Regexp, 0, len(entries))
 	for _, entry := range entries {
 		entry = strings.TrimSpace(entry)
-		if len(entry) < len("//") || !strings.HasPrefix(entry, "/") || !strings.HasSuffix(entry, "/") {
-			out = append(out, matcher{name: entry})
-			continue
+		pattern := "^" + regexp.QuoteMeta(entry) + "$"
+		if len(entry) >= len("//") && strings.HasPrefix(entry, "/") && strings.HasSuffix(entry, "/") {
+			pattern = entry[1 : len(entry)-1]
 		}
-		compiled, err := regexp.Compile(entry[1 : len(entry)-1])
+		compiled, err := regexp.Compile(pattern)
 		if err != nil {
 			return nil, fmt.Errorf("interfacesdiscoveryconfig.%s: %s: %w", field, entry, err)
 		}
-		out = append(out, matcher{pattern: compiled})
+		out = append(out, compiled)
 	}
 	return out, nil
 }
@@ -77,8 +72,6 @@ func (d *discovery) of(names []string) []string {
 	return slices.Compact(selected)
 }
 
-func matches(list []matcher, name string) bool {
-	return slices.ContainsFunc(list, func(m matcher) bool {
-		return m.pattern != nil && m.pattern.MatchString(name) || m.pattern == nil && m.name == name
-	})
+func matches(list []*regexp.Regexp, name string) bool {
+	return slices.ContainsFunc(list, func(r *regexp.Regexp) bool { return r.MatchString(name) })
 }

@@ -10,21 +10,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // function contains what programs of all types have: the entry function, and
-// the selector of the map owner.
+// the selector of the map owner. Its methods are right for most types. The others
+// have their own.
 type function struct {
+	kind     gobpfman.BpfmanProgramType
 	name     string
 	mapOwner metav1.LabelSelector
 	attached bool
 }
 
-func functionOf(c v1alpha1.BpfProgramCommon) function {
-	return function{c.BpfFunctionName, c.MapOwnerSelector, c.Attach == nil || *c.Attach}
+func functionOf(kind gobpfman.BpfmanProgramType, c v1alpha1.BpfProgramCommon) function {
+	return function{kind, c.BpfFunctionName, c.MapOwnerSelector, c.Attach == nil || *c.Attach}
 }
 
 func (f function) Attached() bool { return f.attached }
+
+func (f function) LoadInfo() *gobpfman.LoadInfo {
+	return &gobpfman.LoadInfo{Name: f.name, ProgramType: f.kind}
+}
+
+func (function) Needs() Needs { return Needs{} }
 
 // unattached is a program that is only loaded.
 type unattached struct{ Spec }
@@ -55,7 +64,7 @@ func containersOf(s *v1alpha1.ContainerSelector, namespaced bool) *containerSele
 	if s == nil {
 		return nil
 	}
-	return &containerSelector{namespace: s.Namespace, tenant: namespaced, pods: s.Pods, names: s.ContainerNames}
+	return &containerSelector{*s, namespaced}
 }
 
 // numbers converts actions to the daemon's numbers, without duplicates.

@@ -16,6 +16,7 @@ import (
 // onNetwork contains what XDP, TC and TCX programs have in common. They are
 // attached to interfaces of the host or of pods.
 type onNetwork struct {
+	function
 	interfaces v1alpha1.InterfaceSelector
 	containers *containerSelector
 }

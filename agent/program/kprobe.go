@@ -22,22 +22,14 @@ type kprobe struct {
 }
 
 func kprobeOf(member string, i *v1alpha1.KprobeProgramInfo) Spec {
-	return kprobe{functionOf(i.BpfProgramCommon), member, i.FunctionName, i.Offset}
+	return kprobe{functionOf(gobpfman.BpfmanProgramType_KPROBE, i.BpfProgramCommon), member, i.FunctionName, i.Offset}
 }
-
-func (kprobe) Type() string { return "kprobe" }
 
 func (k kprobe) Incomplete() string {
 	return cmp.Or(k.function.Incomplete(), whereEmpty("func_name", k.symbol))
 }
 
 func (k kprobe) ID() string { return k.member + "-" + sanitize(k.symbol) + "-" + k.name }
-
-func (k kprobe) LoadInfo() *gobpfman.LoadInfo {
-	return &gobpfman.LoadInfo{Name: k.name, ProgramType: gobpfman.BpfmanProgramType_KPROBE}
-}
-
-func (kprobe) Needs() Needs { return Needs{} }
 
 func (k kprobe) AttachPoints(Node) ([]AttachPoint, error) {
 	return []AttachPoint{newAttachPoint(k.symbol+plus(k.offset), &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_KprobeAttachInfo{

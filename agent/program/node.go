@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // Node contains the state of this node that attach points depend on. Package node
@@ -63,27 +65,26 @@ type Container struct {
 
 // containerSelector is the API's selector, for cluster-scoped and namespaced programs.
 type containerSelector struct {
-	namespace string // "" for all namespaces
+	v1alpha1.ContainerSelector
+
 	// tenant means that the program is namespaced, and has no rights outside of its namespace.
 	tenant bool
-	pods   metav1.LabelSelector
-	names  *[]string // nil or empty for all containers
 }
 
 func (s *containerSelector) match(n Node) ([]Container, error) {
 	if n.ContainersErr != nil {
 		return nil, &AbsentError{n.ContainersErr.Error()}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(&s.pods)
+	selector, err := metav1.LabelSelectorAsSelector(&s.Pods)
 	if err != nil {
 		return nil, fmt.Errorf("pod selector: %w", err)
 	}
 	var out []Container
 	for _, c := range n.Containers {
-		if s.namespace != "" && s.namespace != c.Namespace {
+		if s.Namespace != "" && s.Namespace != c.Namespace {
 			continue
 		}
-		if s.names != nil && len(*s.names) > 0 && !slices.Contains(*s.names, c.Name) {
+		if names := s.ContainerNames; names != nil && len(*names) > 0 && !slices.Contains(*names, c.Name) {
 			continue
 		}
 		if selector.Matches(labels.Set(c.PodLabels)) {

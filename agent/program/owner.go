@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -19,11 +18,10 @@ import (
 // Owner contains what a user object configures for this node.
 type Owner struct {
 	Key
-	UID          types.UID
-	Generation   int64
-	NodeSelector metav1.LabelSelector
-	Bytecode     v1alpha1.BytecodeSelector
-	GlobalData   map[string][]byte
+	UID        types.UID
+	Generation int64
+	Bytecode   v1alpha1.BytecodeSelector
+	GlobalData map[string][]byte
 	// ReplacePinnedMaps permits the agent to remove the pins of maps whose
 	// definition differs from the bytecode's.
 	ReplacePinnedMaps bool
@@ -40,7 +38,7 @@ type Member struct {
 	// application. It consists of the Spec's ID and, for a repeated Spec's ID, a
 	// number starting with 2.
 	ID string
-	// Type is the spec.type of the BpfProgram.
+	// Type is the spec.type of the BpfProgram, for example "xdp" or "application".
 	Type string
 }
 
@@ -48,12 +46,11 @@ type Member struct {
 func OwnerOf(kind string, o v1alpha1.UserObject) Owner {
 	common := o.GetAppCommon()
 	owner := Owner{
-		Key:          Key{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()},
-		UID:          o.GetUID(),
-		Generation:   o.GetGeneration(),
-		NodeSelector: common.NodeSelector,
-		Bytecode:     common.ByteCode,
-		GlobalData:   common.GlobalData,
+		Key:        Key{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()},
+		UID:        o.GetUID(),
+		Generation: o.GetGeneration(),
+		Bytecode:   common.ByteCode,
+		GlobalData: common.GlobalData,
 		// Pins belong to the node, so namespaced owners can't remove them.
 		ReplacePinnedMaps: o.GetNamespace() == "" && o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] == "true",
 	}
@@ -61,7 +58,7 @@ func OwnerOf(kind string, o v1alpha1.UserObject) Owner {
 	seen := map[string]int{}
 	for i, p := range userobject.Programs(o) {
 		k := specOf(p, i)
-		m := Member{Spec: k, Type: k.Type()}
+		m := Member{Spec: k, Type: strings.ToLower(string(p.Type))}
 		if !k.Attached() {
 			m.Spec = unattached{k}
 		}

@@ -38,11 +38,9 @@ func (k Key) String() string {
 }
 
 // Spec is one eBPF program in a user object. Each type of program has one
-// implementation, in the file with its name.
+// implementation, in the file with its name: kretprobe, uretprobe, and fexit are
+// forms of kprobe, uprobe, and fentry.
 type Spec interface {
-	// Type returns the BpfProgram's spec.type for a program outside an application,
-	// for example "xdp" or "tc".
-	Type() string
 	// ID identifies the program in its application, in upstream's format, for
 	// example "tc-ingress-stats". Several members can have the same ID.
 	ID() string

@@ -12,7 +12,6 @@ import (
 // egress. On each interface and direction, the daemon runs up to ten, ordered
 // by priority.
 type tc struct {
-	function
 	onNetwork
 	priority  int32
 	direction string
@@ -27,21 +26,12 @@ var tcActions = map[v1alpha1.TcProceedOnValue]int32{
 
 func tcOf(i *v1alpha1.TcProgramInfo, namespaced bool) Spec {
 	return tc{
-		function:  functionOf(i.BpfProgramCommon),
-		onNetwork: onNetwork{i.InterfaceSelector, containersOf(i.Containers, namespaced)},
-		priority:  i.Priority,
-		direction: i.Direction,
-		proceedOn: numbers(tcActions, i.ProceedOn),
+		onNetwork{functionOf(gobpfman.BpfmanProgramType_TC, i.BpfProgramCommon), i.InterfaceSelector, containersOf(i.Containers, namespaced)},
+		i.Priority, i.Direction, numbers(tcActions, i.ProceedOn),
 	}
 }
 
-func (tc) Type() string { return "tc" }
-
 func (t tc) ID() string { return "tc-" + t.direction + "-" + t.name }
-
-func (t tc) LoadInfo() *gobpfman.LoadInfo {
-	return &gobpfman.LoadInfo{Name: t.name, ProgramType: gobpfman.BpfmanProgramType_TC}
-}
 
 func (t tc) AttachPoints(n Node) ([]AttachPoint, error) {
 	return t.attachPoints(n, " "+t.direction, func(iface string, netns *string) *gobpfman.AttachInfo {

@@ -11,23 +11,19 @@ import (
 // tcx is a classifier in the kernel's list of programs for an interface and
 // direction (Linux 6.6 and later), ordered by priority.
 type tcx struct {
-	function
 	onNetwork
 	priority  int32
 	direction string
 }
 
 func tcxOf(i *v1alpha1.TcxProgramInfo, namespaced bool) Spec {
-	return tcx{functionOf(i.BpfProgramCommon), onNetwork{i.InterfaceSelector, containersOf(i.Containers, namespaced)}, i.Priority, i.Direction}
+	return tcx{
+		onNetwork{functionOf(gobpfman.BpfmanProgramType_TCX, i.BpfProgramCommon), i.InterfaceSelector, containersOf(i.Containers, namespaced)},
+		i.Priority, i.Direction,
+	}
 }
-
-func (tcx) Type() string { return "tcx" }
 
 func (t tcx) ID() string { return "tcx-" + t.direction + "-" + t.name }
-
-func (t tcx) LoadInfo() *gobpfman.LoadInfo {
-	return &gobpfman.LoadInfo{Name: t.name, ProgramType: gobpfman.BpfmanProgramType_TCX}
-}
 
 func (t tcx) AttachPoints(n Node) ([]AttachPoint, error) {
 	return t.attachPoints(n, " "+t.direction, func(iface string, netns *string) *gobpfman.AttachInfo {

@@ -18,18 +18,10 @@ type tracepoint struct {
 }
 
 func tracepointOf(i *v1alpha1.TracepointProgramInfo) Spec {
-	return tracepoint{functionOf(i.BpfProgramCommon), i.Names}
+	return tracepoint{functionOf(gobpfman.BpfmanProgramType_TRACEPOINT, i.BpfProgramCommon), i.Names}
 }
-
-func (tracepoint) Type() string { return "tracepoint" }
 
 func (t tracepoint) ID() string { return "tracepoint-" + t.name }
-
-func (t tracepoint) LoadInfo() *gobpfman.LoadInfo {
-	return &gobpfman.LoadInfo{Name: t.name, ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT}
-}
-
-func (tracepoint) Needs() Needs { return Needs{} }
 
 func (t tracepoint) AttachPoints(Node) ([]AttachPoint, error) {
 	var points []AttachPoint

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // untyped is a member of an application without a valid program. The API server
@@ -25,14 +24,8 @@ func untypedOf(index int, t v1alpha1.EBPFProgType) Spec {
 	return untyped{problem: fmt.Sprintf("spec.programs[%d] has no configuration for its type %q", index, t)}
 }
 
-func (untyped) Type() string { return "untyped" }
-
 func (untyped) ID() string { return "untyped" }
 
 func (u untyped) Incomplete() string { return u.problem }
-
-func (untyped) LoadInfo() *gobpfman.LoadInfo { return &gobpfman.LoadInfo{} }
-
-func (untyped) Needs() Needs { return Needs{} }
 
 func (untyped) AttachPoints(Node) ([]AttachPoint, error) { return nil, nil }

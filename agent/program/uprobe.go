@@ -28,7 +28,7 @@ type uprobe struct {
 
 func uprobeOf(member string, i *v1alpha1.UprobeProgramInfo, namespaced bool) Spec {
 	return uprobe{
-		functionOf(i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.Target, pidOf(i.Pid), containersOf(i.Containers, namespaced),
+		functionOf(gobpfman.BpfmanProgramType_UPROBE, i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.Target, pidOf(i.Pid), containersOf(i.Containers, namespaced),
 	}
 }
 
@@ -41,17 +41,11 @@ func pidOf(pid int32) *int32 {
 	return &pid
 }
 
-func (uprobe) Type() string { return "uprobe" }
-
 func (u uprobe) Incomplete() string {
 	return cmp.Or(u.function.Incomplete(), whereEmpty("target", u.target))
 }
 
 func (u uprobe) ID() string { return u.member + "-" + sanitize(u.symbol) + "-" + u.name }
-
-func (u uprobe) LoadInfo() *gobpfman.LoadInfo {
-	return &gobpfman.LoadInfo{Name: u.name, ProgramType: gobpfman.BpfmanProgramType_UPROBE}
-}
 
 func (u uprobe) Needs() Needs { return Needs{Containers: u.containers != nil} }
 
@@ -94,7 +88,7 @@ func (u uprobe) refusal(n Node, c Container) error {
 		return errors.New("bpfman v0.6 can't limit a uprobe in a container to a process: remove pid")
 	case u.containers.tenant && c.HostPID:
 		return errors.New("the pod uses the PID namespace of the node (hostPID), where namespaced uprobes aren't attached")
-	case u.containers.tenant && !n.allowsUprobes(u.containers.namespace):
+	case u.containers.tenant && !n.allowsUprobes(u.containers.Namespace):
 		return errors.New("a uprobe runs for every process of the node with this file, also in other namespaces, " +
 			"and bpfman.uprobe.namespaces of the ConfigMap bpfman-config doesn't have this namespace")
 	}

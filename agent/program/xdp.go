@@ -12,7 +12,6 @@ import (
 // network stack. On each interface, the daemon runs up to ten, ordered by
 // priority.
 type xdp struct {
-	function
 	onNetwork
 	priority  int32
 	proceedOn []int32
@@ -25,20 +24,12 @@ var xdpActions = map[v1alpha1.XdpProceedOnValue]int32{
 
 func xdpOf(i *v1alpha1.XdpProgramInfo, namespaced bool) Spec {
 	return xdp{
-		function:  functionOf(i.BpfProgramCommon),
-		onNetwork: onNetwork{i.InterfaceSelector, containersOf(i.Containers, namespaced)},
-		priority:  i.Priority,
-		proceedOn: numbers(xdpActions, i.ProceedOn),
+		onNetwork{functionOf(gobpfman.BpfmanProgramType_XDP, i.BpfProgramCommon), i.InterfaceSelector, containersOf(i.Containers, namespaced)},
+		i.Priority, numbers(xdpActions, i.ProceedOn),
 	}
 }
 
-func (xdp) Type() string { return "xdp" }
-
 func (x xdp) ID() string { return "xdp-" + x.name }
-
-func (x xdp) LoadInfo() *gobpfman.LoadInfo {
-	return &gobpfman.LoadInfo{Name: x.name, ProgramType: gobpfman.BpfmanProgramType_XDP}
-}
 
 func (x xdp) AttachPoints(n Node) ([]AttachPoint, error) {
 	return x.attachPoints(n, "", func(iface string, netns *string) *gobpfman.AttachInfo {

@@ -184,7 +184,7 @@ func (r *Reports) readPage(ctx context.Context, kind v1alpha1.Kind[v1alpha1.Prog
 func (r *Reports) Read(ctx context.Context, key program.Key, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
-	kind := reportKind(key.Namespace != "")
+	kind := v1alpha1.ProgramKind(key.Namespace != "")
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	_, found, err := r.readPage(ctx, kind, key.Namespace, options)
 	if err != nil {
@@ -202,19 +202,9 @@ func (r *Reports) Read(ctx context.Context, key program.Key, name string) error 
 	return nil
 }
 
-// reportKind returns the kind of reports for namespaced or cluster-scoped owners.
-func reportKind(namespaced bool) v1alpha1.Kind[v1alpha1.ProgramObject] {
-	for _, kind := range v1alpha1.ProgramKinds {
-		if kind.Namespaced == namespaced {
-			return kind
-		}
-	}
-	panic("controller: no kind of reports") // ProgramKinds has both
-}
-
 // Of returns an owner's reports by name, after reading those that are in doubt.
 func (r *Reports) Of(ctx context.Context, key program.Key) (map[string]v1alpha1.ProgramObject, error) {
-	if err := r.Cluster.Kinds.CheckReadable(reportKind(key.Namespace != "").GroupVersionKind()); err != nil {
+	if err := r.Cluster.Kinds.CheckReadable(v1alpha1.ProgramKind(key.Namespace != "").GroupVersionKind()); err != nil {
 		return nil, err
 	}
 	for _, name := range r.known.doubted(key) {
@@ -242,7 +232,7 @@ func (r *Reports) MapOwners(owner program.Owner) ([]plan.MapOwner, error) {
 	if !owner.SharesMaps() {
 		return nil, nil
 	}
-	if err := r.Cluster.Kinds.CheckReadable(reportKind(owner.Namespace != "").GroupVersionKind()); err != nil {
+	if err := r.Cluster.Kinds.CheckReadable(v1alpha1.ProgramKind(owner.Namespace != "").GroupVersionKind()); err != nil {
 		return nil, err
 	}
 	objects := r.known.all(func(key program.Key) bool { return key.Namespace == owner.Namespace })

@@ -143,7 +143,7 @@ func TestListsAreConsistentWhereAskedFor(t *testing.T) {
 		r := &Reports{Cluster: server, NodeName: "node", Changed: func() {}}
 		ctx, stop := context.WithCancel(t.Context())
 		var ended sync.WaitGroup
-		ended.Go(func() { r.keepListing(ctx, reportKind(false), asked) })
+		ended.Go(func() { r.keepListing(ctx, v1alpha1.ProgramKind(false), asked) })
 		if got := <-versions; got != "0" {
 			t.Errorf("the first list is of version %q", got)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
@@ -192,10 +193,7 @@ func keep(status, before *v1alpha1.BpfProgramStatus) {
 }
 
 func describe(o v1alpha1.ProgramObject) string {
-	if o.GetNamespace() == "" {
-		return "BpfProgram " + o.GetName()
-	}
-	return "BpfNsProgram " + o.GetNamespace() + "/" + o.GetName()
+	return v1alpha1.ProgramKind(o.GetNamespace() != "").Name + " " + toolscache.MetaObjectToName(o).String()
 }
 
 func copyOf(o v1alpha1.ProgramObject) v1alpha1.ProgramObject {

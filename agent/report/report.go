@@ -175,12 +175,7 @@ func Name(owner program.Owner, member, node string) string {
 }
 
 func empty(owner program.Owner, node string, member program.Member) v1alpha1.ProgramObject {
-	kind := "BpfProgram"
-	if owner.Namespace != "" {
-		kind = "BpfNsProgram"
-	}
-	i := slices.IndexFunc(v1alpha1.ProgramKinds, func(k v1alpha1.Kind[v1alpha1.ProgramObject]) bool { return k.Name == kind })
-	object := v1alpha1.ProgramKinds[i].New()
+	object := v1alpha1.ProgramKind(owner.Namespace != "").New()
 	object.SetNamespace(owner.Namespace)
 	object.SetName(Name(owner, member.ID, node))
 	object.SetLabels(map[string]string{
@@ -189,9 +184,8 @@ func empty(owner program.Owner, node string, member program.Member) v1alpha1.Pro
 		v1alpha1.LabelHostname:       v1alpha1.LabelValue(node),
 		v1alpha1.LabelOwnerKind:      owner.Kind,
 	})
-	controller := true
 	object.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Controller: &controller,
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Controller: new(true),
 	}})
 	object.GetSpec().Type = member.Type
 	status := object.GetStatus()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -351,10 +352,11 @@ func TestObject(t *testing.T) {
 	expected.Status = v1alpha1.BpfProgramStatus{
 		Conditions: o.Status.Conditions, Node: "node", OwnerGeneration: 3, ProgramID: 10, Function: "g", Tag: "0123456789abcdef",
 		LoadedAt: "2026-01-01T00:00:00+0000", MapIDs: []uint32{7}, MapOwnerID: new(uint32(9)), MapUsedBy: []string{"10", "11"},
-		Links: []v1alpha1.BpfProgramLink{{AttachPoint: "a/g", Digest: want.Loads[0].Programs[1].Points[0].Digest, LinkID: 100, State: v1alpha1.LinkAttached}},
+		Bytecode: &v1alpha1.BpfProgramBytecode{Image: "file:/x.o"},
+		Links:    []v1alpha1.BpfProgramLink{{AttachPoint: "a/g", Digest: want.Loads[0].Programs[1].Points[0].Digest, LinkID: 100, State: v1alpha1.LinkAttached}},
 	}
-	if got, want := describeAll(o), describeAll(expected); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+	if diff := cmp.Diff(expected, o); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 
 	namespaced := Programs(uprobe(t), "node", plan.Want(uprobe(t), program.Node{}, nil), nil, Outcome{})[0]
@@ -364,19 +366,6 @@ func TestObject(t *testing.T) {
 	if id, there := namespaced.GetLabels()[v1alpha1.LabelAppProgramID]; !there || id != "" {
 		t.Errorf("the member's label of a program of its own: %q, %v", id, there)
 	}
-}
-
-func describeAll(o *v1alpha1.BpfProgram) string {
-	s := o.Status
-	return fmt.Sprintf("%s %v %v %+v\n%+v\n%v %v %v %v %v %v %v %v %v %v", o.Name, o.Labels, o.Annotations, ownerOfObject(o), o.Spec,
-		s.Node, s.OwnerGeneration, s.ProgramID, s.Function, s.Tag, s.LoadedAt, s.MapIDs, *s.MapOwnerID, s.MapUsedBy, s.Links)
-}
-
-// ownerOfObject returns the owner reference as text, without pointers, and whether it doesn't block
-// deletion.
-func ownerOfObject(o *v1alpha1.BpfProgram) string {
-	r := o.OwnerReferences[0]
-	return fmt.Sprint(len(o.OwnerReferences), r.APIVersion, r.Kind, r.Name, r.UID, *r.Controller, r.BlockOwnerDeletion == nil)
 }
 
 // Names and labels are valid for any names of the owner, its functions, and the node. Names of different

@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -108,6 +109,12 @@ var UserKinds = []Kind[UserObject]{
 var ProgramKinds = []Kind[ProgramObject]{
 	{"BpfNsProgram", true, func() ProgramObject { return &BpfNsProgram{} }, func() runtime.Object { return &BpfNsProgramList{} }},
 	{"BpfProgram", false, func() ProgramObject { return &BpfProgram{} }, func() runtime.Object { return &BpfProgramList{} }},
+}
+
+// ProgramKind returns the kind of the objects about the programs of user objects that are
+// namespaced, or of those that are cluster-scoped.
+func ProgramKind(namespaced bool) Kind[ProgramObject] {
+	return ProgramKinds[slices.IndexFunc(ProgramKinds, func(k Kind[ProgramObject]) bool { return k.Namespaced == namespaced })]
 }
 
 // NodeKind is the kind that the inspector writes, with one object for each node.

@@ -80,6 +80,7 @@ var partial = slices.Concat(
 	},
 	// Ends behind one.
 	[]string{
+		"%s %d bytes, because the daemon lists %d bytes for each of the object's %d functions; the limit is %d: make globaldata smaller",
 		"which isn't defined in the object's types: declare it without static, and compile it with clang -g",
 		"a map of maps, which bpfman's daemon v0.6 can't create: leave the function out, or load it without bpfman",
 	},

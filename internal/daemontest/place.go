@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -124,14 +123,9 @@ func (d *Real) InNetwork(f func() error) error { return inNetwork(d.PID, f) }
 func (p *Place) InNetwork(f func() error) error { return inNetwork(p.pid, f) }
 
 func inNetwork(pid int, f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		// Never unlocked, so that the thread ends with the goroutine. Nothing else must
-		// run in that namespace.
-		runtime.LockOSThread()
-		result <- enterNetwork(pid, f)
-	}()
-	return <-result
+	var err error
+	OnOwnThread(func() { err = enterNetwork(pid, f) })
+	return err
 }
 
 func enterNetwork(pid int, f func() error) (err error) {

@@ -95,20 +95,12 @@ func (s State) WithPolicies(said []v1alpha1.BpfProgramPolicy) State {
 }
 
 // Kind returns the kind of the report.
-func (r *Report) Kind() v1alpha1.Kind[v1alpha1.ProgramObject] { return kindOf(r.Namespace() != "") }
+func (r *Report) Kind() v1alpha1.Kind[v1alpha1.ProgramObject] {
+	return v1alpha1.ProgramKind(r.Namespace() != "")
+}
 
 // Namespace returns the namespace, or "" for a BpfProgram.
 func (r *Report) Namespace() string { return r.Owner.Value().Namespace }
-
-// kindOf returns the kind of reports that are namespaced or cluster-scoped.
-func kindOf(namespaced bool) v1alpha1.Kind[v1alpha1.ProgramObject] {
-	for _, k := range v1alpha1.ProgramKinds {
-		if k.Namespaced == namespaced {
-			return k
-		}
-	}
-	panic("reports: a scope has no kind of reports")
-}
 
 // GetObjectKind implements [runtime.Object], so that a reflector accepts reports as items of a list.
 func (r *Report) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }

@@ -13,13 +13,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 )
 
 // The user and group of the example application.
@@ -67,19 +68,10 @@ func TestUnprivilegedReader(t *testing.T) {
 // readAs pins the maps with the group nobody and the mode. It returns what the command prints
 // when user nobody runs it in the group. The command finds the maps in shownMaps.
 func readAs(ctx context.Context, group uint32, mode fs.FileMode, maps, command string, args ...string) (string, error) {
-	type result struct {
-		out string
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		// Never unlocked, so that the thread ends with its mount namespace.
-		runtime.LockOSThread()
-		out, err := readInNamespace(ctx, group, mode, maps, command, args...)
-		done <- result{out, err}
-	}()
-	r := <-done
-	return r.out, r.err
+	var out string
+	var err error
+	daemontest.OnOwnThread(func() { out, err = readInNamespace(ctx, group, mode, maps, command, args...) })
+	return out, err
 }
 
 // The mount point is a directory that every system has. Nothing outside of the namespace sees

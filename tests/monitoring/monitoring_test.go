@@ -284,10 +284,7 @@ func registeredByInspector(t *testing.T) []*dto.MetricFamily {
 // registered returns the names of the series of the operator, agent, CSI plugin, and inspector, with their labels.
 func registered(t *testing.T) map[string][]string {
 	t.Helper()
-	m, err := metrics.New(ctrlmetrics.Registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := metrics.New(ctrlmetrics.Registry)
 	ctrlmetrics.Registry.MustRegister(&metrics.Reports{List: func() []v1alpha1.ProgramObject { return []v1alpha1.ProgramObject{report} }})
 	metrics.Disk(ctrlmetrics.Registry, func() int64 { return 1 }, func() int64 { return 1 })
 	invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }

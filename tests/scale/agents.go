@@ -107,10 +107,7 @@ func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config
 	if err != nil {
 		return err
 	}
-	measured, err := metrics.New(prometheus.NewRegistry())
-	if err != nil {
-		return err
-	}
+	measured := metrics.New(prometheus.NewRegistry())
 	store := &bytecode.Store{Dir: filepath.Join(root, "bytecode"), Limit: 256 << 20}
 	agent := controller.New(controller.Options{
 		Cluster: server, Inventory: daemon.NewInventory(daemontest.New(root), root), NodeName: node, Namespace: namespace, Drift: time.Minute,

@@ -13,7 +13,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/agent/v05"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
@@ -38,19 +38,7 @@ const goneWithin = 10 * time.Second
 func TestSetAsideKeepsWhatIsAttached(t *testing.T) {
 	prerequisite.NeedsRoot(t, "mounting needs CAP_SYS_ADMIN")
 	dir := t.TempDir()
-	onOwnThread(func() { imitate(t, dir) })
-}
-
-// onOwnThread runs f on a thread that ends with it, together with the thread's namespaces, because it is
-// never unlocked.
-func onOwnThread(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		f()
-	}()
-	<-done
+	daemontest.OnOwnThread(func() { imitate(t, dir) })
 }
 
 func imitate(t *testing.T, dir string) {
@@ -108,7 +96,7 @@ func imitate(t *testing.T, dir string) {
 func TestFiltersGoAfterTheirPrograms(t *testing.T) {
 	prerequisite.NeedsRoot(t, "mounting needs CAP_SYS_ADMIN")
 	dir := t.TempDir()
-	onOwnThread(func() { filters(t, filepath.Join(dir, "fs")) })
+	daemontest.OnOwnThread(func() { filters(t, filepath.Join(dir, "fs")) })
 }
 
 func filters(t *testing.T, bpffs string) {

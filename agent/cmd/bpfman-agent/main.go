@@ -152,10 +152,7 @@ func run(o options, log logr.Logger) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	measured, err := metrics.New(registry)
-	if err != nil {
-		return err
-	}
+	measured := metrics.New(registry)
 	conn, err := bpfman.Dial(o.daemonSocket, grpc.WithUnaryInterceptor(measured.Call))
 	if err != nil {
 		return err
@@ -248,7 +245,7 @@ func newController(o options, server *cluster.Cluster, config *rest.Config, conn
 		Drift:         time.Minute,
 		Interfaces:    node.Interfaces,
 		Containers:    (&node.Runtime{Run: o.runtimeDir}).Containers,
-		PodInterfaces: (&node.PodInterfaces{Proc: o.hostProc}).Set,
+		PodInterfaces: node.NewPodInterfaces(o.hostProc).Set,
 		PinsDir:       pins.Dir,
 		KernelTypes:   "/sys/kernel/btf",
 
@@ -261,14 +258,14 @@ func newController(o options, server *cluster.Cluster, config *rest.Config, conn
 	return agent, store.Open()
 }
 
-// newChanges returns what confirms changes of network programs, or nil if that is switched off.
+// newChanges returns what confirms changes of network programs, unless that is switched off.
 func newChanges(o options, config *rest.Config) (*confirm.Changes, error) {
 	dir := filepath.Join(o.bytecodeDir, "changes")
 	if o.confirmWithin <= 0 {
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, fmt.Errorf("remove the records of changes: %w", err)
 		}
-		return nil, nil
+		return &confirm.Changes{}, nil
 	}
 	ask, err := confirm.Asker(config)
 	if err != nil {

@@ -133,9 +133,9 @@ func (r request) resolve(root int) (string, error) {
 		return "", fmt.Errorf("read what the container's process %d has mapped: %w", r.container, err)
 	}
 	for line := range strings.Lines(string(maps)) {
-		fields := strings.Fields(line)
-		if path := fields[len(fields)-1]; library.MatchString(filepath.Base(path)) {
-			return path, nil
+		// Only the path has slashes. It can have spaces, too.
+		if _, path, mapped := strings.Cut(strings.TrimSpace(line), "/"); mapped && library.MatchString(filepath.Base(path)) {
+			return "/" + path, nil
 		}
 	}
 	for _, pattern := range libraryDirs {

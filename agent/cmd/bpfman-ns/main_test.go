@@ -92,6 +92,30 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
+// The path of a library that the process has mapped can have spaces.
+func TestMappedLibrary(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "with spaces", "libmapped.so.1")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("mapped"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	mapping, err := unix.Mmap(int(file.Fd()), 0, len("mapped"), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(mapping) }()
+	if got, err := (request{target: "libmapped", container: os.Getpid()}).resolve(-1); err != nil || got != path {
+		t.Errorf("%q, %v, want %q", got, err, path)
+	}
+}
+
 func TestParse(t *testing.T) {
 	got, err := parse(strings.Fields("uprobe --program-pin-path /p --link-pin-path /l --offset 4 --target libc --container-pid 7 --fn-name malloc --retprobe"))
 	if want := (request{"/p", "/l", "malloc", 4, "libc", 7, true}); err != nil || got != want {

@@ -104,18 +104,6 @@ func (h *hand) bundle(t *testing.T, image string) mutate.Addendum {
 	return mutate.Addendum{Layer: static.NewLayer(content, "application/vnd.dev.sigstore.bundle.v0.3+json")}
 }
 
-// attach pushes layers under the tag for an image's signatures.
-func (f *testRegistry) attach(image string, layers ...mutate.Addendum) {
-	f.t.Helper()
-	signatures, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := remote.Write(f.reference(":"+tag(image, ".sig")), signatures, f.options()...); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
 // refer pushes a layer as a referrer of an image.
 func (f *testRegistry) refer(image string, layer mutate.Addendum) v1.Descriptor {
 	f.t.Helper()
@@ -144,24 +132,6 @@ func behind(t *testing.T, before func(w http.ResponseWriter, r *http.Request, ne
 	t.Helper()
 	next := images.New(images.Logger(log.New(io.Discard, "", 0)), images.WithReferrersSupport(true))
 	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { before(w, r, next) }))
-}
-
-func TestHandSigns(t *testing.T) {
-	h := newHand(t)
-	r := newRegistry(t, true)
-	for name, sign := range map[string]func(string){
-		"simple signing": func(image string) { r.attach(image, h.simple(t, image)) },
-		"bundle":         func(image string) { r.refer(image, h.bundle(t, image)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			image := r.push(name)
-			sign(image)
-			got := ask(t, reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t), newHand(t).another(t)}})
-			if len(got.Signatures) != 2 || got.Signatures[0].Signer == "" || got.Signatures[1].Signer != "" {
-				t.Errorf("%+v", got)
-			}
-		})
-	}
 }
 
 // If an attacker adds 10,000 signatures, a signature that existed before is still found.

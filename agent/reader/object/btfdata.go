@@ -21,6 +21,8 @@ type btfHeader struct {
 // btfType is struct btf_type. Reference is a type's size or a type's number.
 type btfType struct{ Name, Info, Reference uint32 }
 
+func (t btfType) kind() uint32 { return t.Info >> btfKindAt & btfKindMask }
+
 const (
 	btfHeaderSize = 24
 	btfTypeSize   = 12
@@ -94,7 +96,7 @@ func (d *btfData) each(do func(number uint32, t *btfType, more []byte) error) er
 		}
 		var t btfType
 		_, _ = binary.Decode(d.types[at:], d.order, &t) // fails only for fewer bytes
-		kind, count := t.Info>>btfKindAt&btfKindMask, int(t.Info&btfCount)
+		kind, count := t.kind(), int(t.Info&btfCount)
 		if int(kind) >= len(rest) {
 			return fmt.Errorf("its BTF has a type of the unknown kind %d", kind)
 		}
@@ -129,7 +131,7 @@ func (d *btfData) integer() uint32 {
 	const size, bits = 4, 32
 	var found uint32
 	_ = d.each(func(number uint32, t *btfType, _ []byte) error {
-		if t.Info>>btfKindAt&btfKindMask == btfInt && t.Reference == size && found == 0 {
+		if t.kind() == btfInt && t.Reference == size && found == 0 {
 			found = number
 		}
 		return nil
@@ -148,7 +150,7 @@ func (d *btfData) integer() uint32 {
 func (d *btfData) define() error {
 	integer := d.integer()
 	return d.each(func(_ uint32, t *btfType, more []byte) error {
-		switch kind := t.Info >> btfKindAt & btfKindMask; {
+		switch kind := t.kind(); {
 		case kind == btfVar && d.order.Uint32(more) == btfExtern:
 			d.order.PutUint32(more, btfGlobal)
 			t.Reference = integer
@@ -173,7 +175,7 @@ func (d *btfData) untype(section string) {
 	listed := map[uint32]bool{}
 	for range 2 { // the list is behind the variables
 		_ = d.each(func(n uint32, t *btfType, more []byte) error {
-			switch kind := t.Info >> btfKindAt & btfKindMask; {
+			switch kind := t.kind(); {
 			case kind == btfDataSec && d.text(t.Name) == section:
 				for entry := range slices.Chunk(more, btfTypeSize) {
 					listed[d.order.Uint32(entry)] = true
@@ -190,7 +192,7 @@ func (d *btfData) untype(section string) {
 func (d *btfData) defineMaps(defined map[uint32]definition, removed map[string]bool) error {
 	integer, gone := d.integer(), map[uint32]bool{}
 	_ = d.each(func(n uint32, t *btfType, _ []byte) error {
-		gone[n] = t.Info>>btfKindAt&btfKindMask == btfVar && removed[d.text(t.Name)]
+		gone[n] = t.kind() == btfVar && removed[d.text(t.Name)]
 		return nil
 	}) // all types were read before
 	var out, added []byte
@@ -200,7 +202,7 @@ func (d *btfData) defineMaps(defined map[uint32]definition, removed map[string]b
 		return d.count
 	}
 	err := d.each(func(n uint32, t *btfType, more []byte) error {
-		kind, before := t.Info>>btfKindAt&btfKindMask, len(more)
+		kind, before := t.kind(), len(more)
 		definition, changed := defined[n]
 		switch {
 		case kind == btfStruct && changed:

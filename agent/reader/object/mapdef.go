@@ -38,6 +38,8 @@ type definition struct {
 	keySize, valueSize, entries, flags, pinning uint32
 	// key and value are the types of keys and values, or nil.
 	key, value btf.Type
+	// in is the definition among the object's types. It is nil for the older form.
+	in *btf.Struct
 	// undefined means that the object's types don't have the definition.
 	undefined bool
 }
@@ -159,7 +161,7 @@ func (a *adaption) definedInTypes() (map[string]*btf.Struct, error) {
 // definedIn reads libbpf's form: members of a structure that point to arrays with as many elements as the number, or to
 // the type of keys or values.
 func definedIn(t *btf.Struct) definition {
-	var d definition
+	d := definition{in: t}
 	for _, member := range t.Members {
 		pointer, isPointer := btf.UnderlyingType(member.Type).(*btf.Pointer)
 		if !isPointer {
@@ -204,20 +206,18 @@ func (a *adaption) definedInBytes(s *section, y symbol) definition {
 	return definition{kind: ebpf.MapType(number(0)), keySize: number(1), valueSize: number(2), entries: number(3), flags: number(4)}
 }
 
-// refuseMaps marks the programs that use maps which the daemon can't create. It returns the symbols of these maps, and the
-// changed definitions of others.
-func (a *adaption) refuseMaps() (refused map[int]bool, fitting map[int]definition, err error) {
+// refuseMaps marks the programs that use maps which the daemon can't create. It returns the symbols of these maps with the
+// reasons, and the changed definitions of others.
+func (a *adaption) refuseMaps() (refused map[int]string, fitting map[int]definition, err error) {
 	defined, err := a.definitions()
 	if err != nil {
 		return nil, nil, err
 	}
-	refused, fitting = map[int]bool{}, map[int]definition{}
-	reasons := map[uint32]string{}
+	refused, fitting = map[int]string{}, map[int]definition{}
 	for n, d := range defined {
 		before := d
 		if why := d.fit(); why != "" {
-			refused[n] = true
-			reasons[uint32(n)] = fmt.Sprintf("it uses the map %s, %s", plain.Quote(d.name), why) //nolint:gosec // an index
+			refused[n] = fmt.Sprintf("it uses the map %s, %s", plain.Quote(d.name), why)
 		} else if d != before {
 			fitting[n] = d
 		}
@@ -227,7 +227,7 @@ func (a *adaption) refuseMaps() (refused map[int]bool, fitting map[int]definitio
 			continue
 		}
 		for _, r := range a.relocations(i) {
-			if why := reasons[r.symbol]; why != "" {
+			if why := refused[int(r.symbol)]; why != "" {
 				a.refuse(i, r.offset, why)
 			}
 		}
@@ -241,20 +241,16 @@ func (a *adaption) fitMaps() error {
 	if err != nil {
 		return err
 	}
-	structs, err := a.definedInTypes()
-	if err != nil {
-		return err
-	}
 	for n, d := range fitting {
 		y := a.symbols[n]
-		if s := &a.sections[y.Shndx]; s.name != mapsSection {
-			content, _ := within(s.data, y.Value, legacySize) // it was read from there
+		if d.in == nil {
+			content, _ := within(a.sections[y.Shndx].data, y.Value, legacySize) // it was read from there
 			for n, number := range []uint32{uint32(d.kind), d.keySize, d.valueSize, d.entries} {
 				a.order.PutUint32(content[4*n:], number)
 			}
 			continue
 		}
-		number, err := a.types.TypeID(structs[d.name])
+		number, err := a.types.TypeID(d.in)
 		if err != nil {
 			return fmt.Errorf("its types of %s can't be read: %s", mapsSection, plain.Text(err.Error()))
 		}
@@ -267,7 +263,7 @@ func (a *adaption) fitMaps() error {
 	// The loader doesn't accept a section that defines nothing.
 	kept := map[uint16]bool{}
 	for n, y := range a.symbols {
-		kept[y.Shndx] = kept[y.Shndx] || !refused[n]
+		kept[y.Shndx] = kept[y.Shndx] || refused[n] == ""
 	}
 	for i := range a.sections {
 		if a.sections[i].maps() && !kept[uint16(i)] {

@@ -21,7 +21,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/internal/reader"
@@ -153,7 +152,6 @@ func TestStrip(t *testing.T) {
 			continue
 		}
 		same(t, name, want, got)
-		both(t, name, content, stripped)
 		readelf(t, name, stripped)
 	}
 	t.Logf("%d bytes before, %d after", before, after)
@@ -224,31 +222,6 @@ func raw(t *testing.T, instructions asm.Instructions) []string {
 		lines = append(lines, fmt.Sprint(instructions[i])+instructions[i].Symbol()+instructions[i].Reference()+text)
 	}
 	return lines
-}
-
-// both checks that the BTF of both files is the same.
-func both(t *testing.T, name string, content, stripped []byte) {
-	t.Helper()
-	want, err := btf.LoadSpecFromReader(bytes.NewReader(content))
-	got, failed := btf.LoadSpecFromReader(bytes.NewReader(stripped))
-	if (err == nil) != (failed == nil) {
-		t.Errorf("%s: BTF: %v, %v", name, err, failed)
-	}
-	if err != nil || failed != nil {
-		return
-	}
-	var names [2][]string
-	for i, spec := range []*btf.Spec{want, got} {
-		for typ, err := range spec.All() {
-			if err != nil {
-				t.Fatal(err)
-			}
-			names[i] = append(names[i], reflect.TypeOf(typ).String()+typ.TypeName())
-		}
-	}
-	if !slices.Equal(names[0], names[1]) {
-		t.Errorf("%s: BTF differs", name)
-	}
 }
 
 func readelf(t *testing.T, name string, stripped []byte) {

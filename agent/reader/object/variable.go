@@ -4,9 +4,10 @@
 package object
 
 import (
-	"encoding/binary"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -32,30 +33,21 @@ func (v Variable) Constant() bool { return strings.HasPrefix(v.Section, ".rodata
 
 // Value returns the default as a number, or in hexadecimal.
 func (v Variable) Value(byteOrder string) string {
-	var order binary.ByteOrder = binary.LittleEndian
-	if byteOrder == bigEndian {
-		order = binary.BigEndian
+	if !integerType.MatchString(v.Type) || !slices.Contains([]int{1, 2, 4, 8}, len(v.Default)) {
+		return fmt.Sprintf("0x%x", v.Default)
 	}
-	signed := strings.HasPrefix(v.Type, "s")
-	switch integer := integerType.MatchString(v.Type); {
-	case integer && v.Size == 1 && signed:
-		return fmt.Sprint(int8(v.Default[0])) //nolint:gosec // the same bits
-	case integer && v.Size == 1:
-		return fmt.Sprint(v.Default[0])
-	case integer && v.Size == 2 && signed:
-		return fmt.Sprint(int16(order.Uint16(v.Default))) //nolint:gosec // the same bits
-	case integer && v.Size == 2:
-		return fmt.Sprint(order.Uint16(v.Default))
-	case integer && v.Size == 4 && signed:
-		return fmt.Sprint(int32(order.Uint32(v.Default))) //nolint:gosec // the same bits
-	case integer && v.Size == 4:
-		return fmt.Sprint(order.Uint32(v.Default))
-	case integer && v.Size == 8 && signed:
-		return fmt.Sprint(int64(order.Uint64(v.Default))) //nolint:gosec // the same bits
-	case integer && v.Size == 8:
-		return fmt.Sprint(order.Uint64(v.Default))
+	var number uint64
+	for i := range v.Default {
+		if byteOrder != bigEndian {
+			i = len(v.Default) - 1 - i
+		}
+		number = number<<8 | uint64(v.Default[i])
 	}
-	return fmt.Sprintf("0x%x", v.Default)
+	if !strings.HasPrefix(v.Type, "s") {
+		return strconv.FormatUint(number, 10)
+	}
+	unused := 64 - 8*len(v.Default)                             //nolint:mnd // bits
+	return strconv.FormatInt(int64(number<<unused)>>unused, 10) //nolint:gosec // the same bits
 }
 
 var integerType = regexp.MustCompile(`^[su](8|16|32|64)$`)

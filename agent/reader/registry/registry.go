@@ -270,15 +270,21 @@ func (r *Repository) page(ctx context.Context, at *url.URL) (*v1.IndexManifest, 
 // following returns the address of the next page on the same registry, as the
 // distribution specification requires (RFC 8288).
 func following(at *url.URL, header http.Header) *url.URL {
-	for _, link := range header.Values("Link") {
-		target, parameters, _ := strings.Cut(link, ">")
-		if !strings.HasPrefix(target, "<") || !strings.Contains(parameters, `rel="next"`) && !strings.Contains(parameters, "rel=next") {
+	rest := strings.Join(header.Values("Link"), ",")
+	for {
+		_, link, found := strings.Cut(rest, "<")
+		target, after, ended := strings.Cut(link, ">")
+		if !found || !ended {
+			return nil
+		}
+		rest = after
+		parameters, _, _ := strings.Cut(after, "<") // those behind it are the next link's
+		if !strings.Contains(parameters, `rel="next"`) && !strings.Contains(parameters, "rel=next") {
 			continue
 		}
-		next, err := at.Parse(strings.TrimPrefix(target, "<"))
+		next, err := at.Parse(target)
 		if err == nil && next.Host == at.Host && next.Scheme == at.Scheme {
 			return next
 		}
 	}
-	return nil
 }

@@ -23,6 +23,8 @@ func TestFollowing(t *testing.T) {
 		`<https://elsewhere.example/x>; rel="next"`:          "",
 		`<http://quay.io:443/x>; rel="next"`:                 "",
 		`</x>; rel="previous"`:                               "",
+		`</x>; rel="first", </y?n=2>; rel="next"`:            "https://quay.io:443/y?n=2",
+		`</y?n=2>; rel="next", </x>; rel="first"`:            "https://quay.io:443/y?n=2",
 		`/x; rel="next"`:                                     "",
 		`<%zz>; rel="next"`:                                  "",
 		"":                                                   "",

@@ -175,10 +175,7 @@ func (n *node) startAgent() {
 	}
 	n.kinds = server.Kinds
 	n.registry = prometheus.NewRegistry()
-	measured, err := metrics.New(n.registry)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	measured := metrics.New(n.registry)
 	store := &bytecode.Store{Dir: n.store, Limit: 256 << 20}
 	var changes *confirm.Changes
 	if n.confirm > 0 {
