@@ -105,7 +105,6 @@ var partial = slices.Concat(
 		"images are being read, or a change isn't confirmed", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
 		"read the boot ID: %w", "read the record of a change: %w", "remove a damaged record: %w", "remove the record of %s: %w",
 		"write a section header: %w", "write the ELF header: %w", "it is in section %s, and bpfman has no kind for programs of type %s",
-		"encode status of RolloutPolicy %s: %w", "write status of RolloutPolicy %s: %w", "Changes of matching objects are rolled out in steps",
 		"%s has no list of objects", "a list has an item of %T",
 	},
 	// Reasons why a node isn't healthy, which are within the message of a rollout.
