@@ -224,12 +224,11 @@ type counted struct {
 	facts   *Facts
 	rowOf   map[unique.Handle[Sort]]*Row
 	matched map[string]int
-	types   map[string]struct{}
 	all     map[unique.Handle[Sort]]struct{}
 }
 
 func (f *Facts) count(filter Filter) *counted {
-	c := &counted{f, map[unique.Handle[Sort]]*Row{}, map[string]int{}, map[string]struct{}{}, map[unique.Handle[Sort]]struct{}{}}
+	c := &counted{f, map[unique.Handle[Sort]]*Row{}, map[string]int{}, map[unique.Handle[Sort]]struct{}{}}
 	for name, r := range f.Inventories {
 		on := map[unique.Handle[Sort]]struct{}{}
 		for _, p := range r.Programs {

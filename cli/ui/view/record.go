@@ -37,8 +37,8 @@ func (record) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind 
 type Inventory struct {
 	record
 
-	Name, Kernel, Version string
-	Programs              []Loaded
+	Name, Version string
+	Programs      []Loaded
 	// Total, Bpfman, and Conflicting count all programs and conflicts, including those that a BpfNode has no room for.
 	Total, Bpfman, Conflicting int
 	Conflicts                  []v1alpha1.BpfNodeConflict
@@ -117,7 +117,7 @@ func DecodeInventory(object jsontext.Value) (*Inventory, liststream.Metadata, er
 	}
 	status := &node.Status
 	r := &Inventory{
-		Name: node.Name, Version: node.ResourceVersion, Kernel: status.KernelVersion,
+		Name: node.Name, Version: node.ResourceVersion,
 		Total: int(status.ProgramCount), Bpfman: int(status.BpfmanCount),
 		Conflicting: int(status.ConflictCount), Conflicts: status.Conflicts,
 		Programs: make([]Loaded, 0, len(status.Programs)),
