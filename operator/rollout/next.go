@@ -105,7 +105,7 @@ func Next(was *v1alpha1.RolloutStatus, in Input) (*v1alpha1.RolloutStatus, time.
 	if limit >= 0 {
 		unhealthy += in.Nodes.Waiting
 	}
-	final := int(s.Step) > len(in.Policy.Steps)
+	final := s.Until == nil // the policy can have had another number of steps
 	switch {
 	case in.Nodes.Matching == 0:
 		return Complete(s.Policy, Numbered{s.Revision, s.Hash}), 0
@@ -135,6 +135,10 @@ func Next(was *v1alpha1.RolloutStatus, in Input) (*v1alpha1.RolloutStatus, time.
 // next enters the next step unless this one ends with a pause. It returns how long that still takes, or a negative
 // duration if a user has to end it.
 func next(s *v1alpha1.RolloutStatus, in Input, resumed bool) time.Duration {
+	if int(s.Step) > len(in.Policy.Steps) { // the policy had more steps
+		enter(s, int(s.Step)+1, in)
+		return 0
+	}
 	step := in.Policy.Steps[s.Step-1]
 	if step.UntilResumed && !resumed {
 		s.State, s.Message = v1alpha1.RolloutPaused, fmt.Sprintf("step %d is complete, and the rollout waits until you resume it", s.Step)
@@ -172,7 +176,11 @@ func runs(s *v1alpha1.RolloutStatus) string {
 
 // said describes a step.
 func said(s *v1alpha1.RolloutStatus, in Input) string {
-	text := fmt.Sprintf("revision %d, step %d of %d on %d of %d nodes", s.Revision, s.Step, len(in.Policy.Steps)+1, s.Nodes, max(in.Nodes.Selected, int(s.Nodes)))
+	steps := max(len(in.Policy.Steps)+1, int(s.Step))
+	if s.Until == nil {
+		steps = int(s.Step)
+	}
+	text := fmt.Sprintf("revision %d, step %d of %d on %d of %d nodes", s.Revision, s.Step, steps, s.Nodes, max(in.Nodes.Selected, int(s.Nodes)))
 	if s.Nodes == 0 {
 		return text + ", waiting for a node"
 	}

@@ -218,6 +218,20 @@ func TestNext(t *testing.T) {
 		c.status, _ = Next(c.status, c.input())
 		c.is(v1alpha1.RolloutProgressing, 2, 5, "")
 	})
+	t.Run("reaches all nodes once if the policy loses or gets steps", func(t *testing.T) {
+		c := begin(t, 10, on(1), on(2), on(5))
+		c.slow = 0
+		c.status, _ = Next(c.status, c.input())
+		c.is(v1alpha1.RolloutProgressing, 2, 2, "")
+		c.policy.Steps = c.policy.Steps[:1]
+		c.status, _ = Next(c.status, c.input())
+		if c.is(v1alpha1.RolloutProgressing, 3, 10, "step 3 of 3"); c.status.Until != nil {
+			t.Errorf("the last step has until %v", *c.status.Until)
+		}
+		c.policy.Steps = []v1alpha1.RolloutStep{on(1), on(2), on(5), on(6)}
+		c.status, _ = Next(c.status, c.input())
+		c.is(v1alpha1.RolloutComplete, 0, 0, "")
+	})
 	t.Run("begins when there is a node", func(t *testing.T) {
 		c := begin(t, 0, on(1), on("50%"))
 		c.slow, c.nodes = 0, 0
