@@ -38,6 +38,8 @@ type Input struct {
 	Now    time.Time
 	// HealthySince is since when all nodes of the step are healthy, as far as is known.
 	HealthySince time.Time
+	// WaitingSince is since when nodes of the step wait that were all healthy before, or zero. For example, a node joined.
+	WaitingSince time.Time
 	// Paused and Resumed are what the object's annotations say: see [v1alpha1.AnnotationRolloutResumed].
 	Paused  bool
 	Resumed string
@@ -100,7 +102,11 @@ func Next(was *v1alpha1.RolloutStatus, in Input) (*v1alpha1.RolloutStatus, time.
 	}
 	s.MaxRunTimePercent = in.Policy.MaxRunTimePercent
 	resumed := in.Resumed == was.Position()
-	limit := in.Now.Sub(s.StepStarted.Time) - in.Policy.TimeLimit.Duration
+	began := s.StepStarted.Time
+	if in.WaitingSince.After(began) {
+		began = in.WaitingSince
+	}
+	limit := in.Now.Sub(began) - in.Policy.TimeLimit.Duration
 	unhealthy := in.Nodes.Failed
 	if limit >= 0 {
 		unhealthy += in.Nodes.Waiting

@@ -24,6 +24,8 @@ type cluster struct {
 	nodes   int
 	now     time.Time
 	healthy time.Time
+	// waiting is since when a step that was healthy has a slow node.
+	waiting time.Time
 	// slow and bad are how many of the nodes with the revision don't report it, or fail.
 	slow, bad int
 	paused    bool
@@ -34,7 +36,7 @@ type cluster struct {
 
 func (c *cluster) input() Input {
 	return Input{
-		Policy: &c.policy, Now: c.now, HealthySince: c.healthy, Paused: c.paused, Resumed: c.resumed,
+		Policy: &c.policy, Now: c.now, HealthySince: c.healthy, WaitingSince: c.waiting, Paused: c.paused, Resumed: c.resumed,
 		Nodes: Nodes{
 			Matching: c.nodes, Selected: c.nodes, Waiting: c.slow, Failed: c.bad, Names: []string{"node-1: broken"},
 			Positions: func() []int64 {
@@ -176,6 +178,22 @@ func TestNext(t *testing.T) {
 		c.next()
 		c.is(v1alpha1.RolloutProgressing, 1, 2, "")
 		c.now = start.Add(time.Minute)
+		c.next()
+		c.is(v1alpha1.RolloutHalted, 1, 2, "1 of 2 nodes")
+	})
+	t.Run("gives a node that joins a healthy step as long", func(t *testing.T) {
+		step := on(2)
+		step.UntilResumed = true
+		c := begin(t, 10, step)
+		c.slow, c.now = 0, start.Add(time.Hour)
+		c.next()
+		c.is(v1alpha1.RolloutPaused, 1, 2, "")
+		c.slow, c.waiting = 1, c.now
+		c.next()
+		if c.is(v1alpha1.RolloutProgressing, 1, 2, ""); c.again != time.Minute {
+			t.Errorf("looks again after %s", c.again)
+		}
+		c.now = c.waiting.Add(time.Minute)
 		c.next()
 		c.is(v1alpha1.RolloutHalted, 1, 2, "1 of 2 nodes")
 	})

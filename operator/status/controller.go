@@ -88,9 +88,11 @@ type note struct {
 	// status is the last written status, with resourceVersion. The cache can be older.
 	status          v1alpha1.BpfProgramStatusCommon
 	resourceVersion string
-	// healthySince is since when all nodes of healthyStep are healthy.
+	// healthySince is since when all nodes of healthyStep are healthy. If healthyStep is "", nodes have waited since then.
 	healthyStep  string
 	healthySince time.Time
+	// settledStep is the last step of which all nodes were healthy.
+	settledStep string
 }
 
 // SetupWithManager watches the user objects of all kinds, reports, nodes, and the agent's pods. The manager's

@@ -175,8 +175,9 @@ func (r *Reconciler) rollouts(ctx context.Context, kind string, o v1alpha1.UserO
 
 func (r *Reconciler) input(o v1alpha1.UserObject, summary Summary, p *policy.Rollout) steps.Input {
 	canaries := rollout.Canaries(p.Spec.Canaries)
+	healthy, waiting := r.since(o, summary)
 	return steps.Input{
-		Policy: p.Spec, Now: r.Clock.Now(), HealthySince: r.healthySince(o, summary),
+		Policy: p.Spec, Now: r.Clock.Now(), HealthySince: healthy, WaitingSince: waiting,
 		Paused: o.GetAnnotations()[v1alpha1.AnnotationRolloutPaused] == "true", Resumed: o.GetAnnotations()[v1alpha1.AnnotationRolloutResumed],
 		Nodes: steps.Nodes{
 			Matching: summary.Matching, Selected: summary.Selected, Waiting: summary.Changing.Waiting, Failed: summary.Changing.Failed,
@@ -186,18 +187,25 @@ func (r *Reconciler) input(o v1alpha1.UserObject, summary Summary, p *policy.Rol
 	}
 }
 
-// healthySince returns since when all nodes of the current step are healthy, as far as this process knows.
-func (r *Reconciler) healthySince(o v1alpha1.UserObject, summary Summary) time.Time {
+// since returns since when all nodes of the current step are healthy, and since when nodes of a step wait that were all
+// healthy before, or zero, as far as this process knows.
+func (r *Reconciler) since(o v1alpha1.UserObject, summary Summary) (healthy, waiting time.Time) {
 	n := r.note(o.GetUID())
-	step := ""
-	if summary.Rollout != nil && summary.Changing.Waiting == 0 {
-		step = summary.Rollout.Position()
+	current, step := "", ""
+	if summary.Rollout != nil {
+		current = summary.Rollout.Position()
+	}
+	if summary.Changing.Waiting == 0 {
+		step, n.settledStep = current, current
 	}
 	if n.healthyStep != step || n.healthySince.IsZero() {
 		n.healthyStep, n.healthySince = step, r.Clock.Now()
-		r.setNote(o.GetUID(), n)
 	}
-	return n.healthySince
+	r.setNote(o.GetUID(), n)
+	if step != current && n.settledStep == current {
+		waiting = n.healthySince
+	}
+	return n.healthySince, waiting
 }
 
 // policyEvents enqueues the objects of all kinds if a RolloutPolicy has changed.
