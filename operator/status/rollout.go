@@ -44,6 +44,8 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	switch {
 	case len(matching) == 0:
 		return nil, 0, nil
+	case len(matching) > 1 && hasFailed(o, was):
+		return was, 0, nil // it has to stay so after the contest
 	case len(matching) > 1:
 		return contested(was, matching), 0, nil
 	}
@@ -138,6 +140,18 @@ func lost(was *v1alpha1.RolloutStatus) *v1alpha1.RolloutStatus {
 	s.State = v1alpha1.RolloutHalted
 	s.Message = fmt.Sprintf("the ControllerRevision of revision %d doesn't exist, so no node changes until you delete the RolloutPolicy", was.Revision)
 	return s
+}
+
+// hasFailed reports whether the rollout of an object's revision has failed, so that nothing changes until somebody edits
+// the object, or resumes the rollout.
+func hasFailed(o v1alpha1.UserObject, was *v1alpha1.RolloutStatus) bool {
+	switch {
+	case was == nil || was.Hash != o.GetAnnotations()[rollout.Mark]:
+		return false
+	case was.State == v1alpha1.RolloutHalted:
+		return was.Position() != o.GetAnnotations()[v1alpha1.AnnotationRolloutResumed]
+	}
+	return was.State == v1alpha1.RolloutUndone
 }
 
 func contested(was *v1alpha1.RolloutStatus, matching []*policy.Rollout) *v1alpha1.RolloutStatus {

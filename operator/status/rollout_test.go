@@ -7,7 +7,13 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
 // Nodes that were healthy in a step, or join it, wait from then on. Those of a new step wait since it began.
@@ -41,5 +47,64 @@ func TestSinceWhenNodesWait(t *testing.T) {
 			t.Errorf("round %d: nodes wait since %s, want %s", i, waiting.Sub(began), round.waiting)
 		}
 		clock.Step(time.Hour)
+	}
+}
+
+// A second policy, which somebody creates by mistake and deletes, doesn't make a rollout go on that has failed.
+func TestContestOfAFailedRollout(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.Install(scheme); err != nil {
+		t.Fatal(err)
+	}
+	policy := func(name string) *v1alpha1.RolloutPolicy {
+		return &v1alpha1.RolloutPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: v1alpha1.RolloutPolicySpec{
+				Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}, {Nodes: intstr.FromInt32(2)}}, TimeLimit: metav1.Duration{Duration: time.Minute},
+			},
+		}
+	}
+	for name, test := range map[string]struct {
+		state   v1alpha1.RolloutState
+		until   int64
+		resumed string
+		want    v1alpha1.RolloutState
+	}{
+		"undone":              {state: v1alpha1.RolloutUndone, want: v1alpha1.RolloutUndone},
+		"halted":              {state: v1alpha1.RolloutHalted, until: 1 << 32, want: v1alpha1.RolloutHalted},
+		"halted, and resumed": {state: v1alpha1.RolloutHalted, until: 1 << 32, resumed: "2/1", want: v1alpha1.RolloutProgressing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, _ := newReconciler(cluster(t, "a", "b", "c"))
+			object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{
+				Name: ref.Name, UID: uid, Generation: 2,
+				Annotations: map[string]string{rollout.Mark: "hash", v1alpha1.AnnotationRolloutResumed: test.resumed},
+			}}
+			status := &v1alpha1.RolloutStatus{
+				State: test.state, Message: "1 of 1 nodes with revision 2 aren't healthy", Hash: "hash", Revision: 2, Step: 1, Nodes: 1, Until: &test.until,
+				Started: &metav1.Time{Time: r.Clock.Now()}, StepStarted: &metav1.Time{Time: r.Clock.Now()},
+				Previous: &v1alpha1.RolloutRevision{Revision: 1},
+			}
+			next := func(policies ...runtime.Object) {
+				r.Client = fake.NewClientBuilder().WithScheme(scheme).WithRuntimeObjects(policies...).Build()
+				owner := everywhere(2)
+				owner.Rollout, owner.Before = status, 1
+				r.index.SetOwner(ref, uid, owner)
+				summary, _ := r.index.Summary(uid)
+				var err error
+				if status, _, err = r.rollout(t.Context(), ref, object, summary, status); err != nil {
+					t.Fatal(err)
+				}
+			}
+			next(policy("first"), policy("second"))
+			next(policy("first"))
+			next(policy("first"))
+			if status.State != test.want {
+				t.Errorf("after the contest: %+v, want %s", status, test.want)
+			}
+			if test.resumed == "" && *status.Until != test.until {
+				t.Errorf("nodes changed after the contest: %+v", status)
+			}
+		})
 	}
 }
