@@ -49,7 +49,8 @@ const (
 	// deletes a pod before it creates the next.
 	agentGrace = time.Minute
 
-	// unlistedRetry is the delay before an object is reconciled again whose reports haven't been listed yet.
+	// unlistedRetry is the delay before an object is reconciled again whose reports or RolloutPolicies haven't been
+	// listed yet.
 	unlistedRetry = time.Second
 
 	// replacedWithin is the maximum time that an agent takes to create the replacement of a report that it has

@@ -36,7 +36,10 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	}
 	matching, err := r.rollouts(ctx, ref.Kind, o)
 	if kinds.Unread(err) {
-		return was, 0, nil
+		if was == nil {
+			return nil, 0, nil // if there is a policy, there is an event
+		}
+		return was, unlistedRetry, nil
 	}
 	if err != nil {
 		return was, 0, err

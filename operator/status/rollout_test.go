@@ -4,15 +4,19 @@
 package status
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
@@ -106,5 +110,27 @@ func TestContestOfAFailedRollout(t *testing.T) {
 				t.Errorf("nodes changed after the contest: %+v", status)
 			}
 		})
+	}
+}
+
+// After a start, the RolloutPolicies can be listed after everything else. If there are none, no event follows that ends a
+// rollout.
+func TestRolloutWhosePoliciesAreNotListedYet(t *testing.T) {
+	r, _, _ := newReconciler(cluster(t, "a"))
+	r.Client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return &kinds.UnreadError{Kind: "RolloutPolicy"}
+		},
+	})
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: 2}}
+	status := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutPaused}
+	for _, was := range []*v1alpha1.RolloutStatus{status, nil} {
+		is, again, err := r.rollout(t.Context(), ref, object, Summary{Generation: 2}, was)
+		if is != was || err != nil {
+			t.Errorf("%+v, %v, want %+v", is, err, was)
+		}
+		if (again != 0) != (was != nil) {
+			t.Errorf("%+v is decided about after %s", was, again)
+		}
 	}
 }
