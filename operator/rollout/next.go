@@ -111,6 +111,10 @@ func Next(was *v1alpha1.RolloutStatus, in Input) (*v1alpha1.RolloutStatus, time.
 	if limit >= 0 {
 		unhealthy += in.Nodes.Waiting
 	}
+	remaining := time.Duration(0) // until nodes that wait are unhealthy
+	if in.Nodes.Waiting > 0 && limit < 0 {
+		remaining = max(-limit, time.Second)
+	}
 	final := s.Until == nil // the policy can have had another number of steps
 	switch {
 	case in.Nodes.Matching == 0:
@@ -121,12 +125,12 @@ func Next(was *v1alpha1.RolloutStatus, in Input) (*v1alpha1.RolloutStatus, time.
 		return fail(s, in, unhealthy), 0
 	case in.Paused:
 		s.State, s.Message = v1alpha1.RolloutPaused, "the annotation "+v1alpha1.AnnotationRolloutPaused+" pauses the rollout"
-		return s, 0
+		return s, remaining
 	case s.Nodes == 0 && in.Nodes.Selected > 0:
 		enter(s, 1, in) // when it began, no node ran an agent
-	case s.Nodes == 0 || in.Nodes.Waiting > 0 && limit < 0 && !resumed:
+	case s.Nodes == 0 || remaining != 0 && !resumed:
 		s.State, s.Message = v1alpha1.RolloutProgressing, said(s, in)
-		return s, max(-limit, time.Second)
+		return s, remaining
 	case final:
 		return Complete(s.Policy, Numbered{s.Revision, s.Hash}), 0
 	default:

@@ -230,6 +230,14 @@ func TestNext(t *testing.T) {
 		c.next()
 		c.is(v1alpha1.RolloutHalted, 1, 2, "")
 		c = begin(t, 10, on(2), on(5))
+		c.paused = true
+		if c.next(); c.again != time.Minute {
+			t.Errorf("looks after %s whether the nodes are healthy", c.again)
+		}
+		c.now = start.Add(time.Minute)
+		c.next()
+		c.is(v1alpha1.RolloutHalted, 1, 2, "")
+		c = begin(t, 10, on(2), on(5))
 		c.paused, c.slow = true, 0
 		c.next()
 		c.paused = false
@@ -255,8 +263,11 @@ func TestNext(t *testing.T) {
 		c.slow, c.nodes = 0, 0
 		in := c.input()
 		in.Nodes.Matching = 2
-		c.status, _ = Next(c.status, in)
-		c.is(v1alpha1.RolloutProgressing, 1, 0, "waiting for a node")
+		in.Now = start.Add(time.Hour)
+		c.status, c.again = Next(c.status, in)
+		if c.is(v1alpha1.RolloutProgressing, 1, 0, "waiting for a node"); c.again != 0 {
+			t.Errorf("looks again after %s, without a node", c.again)
+		}
 		c.nodes, c.slow = 4, 1
 		c.next()
 		c.is(v1alpha1.RolloutProgressing, 1, 1, "on 1 of 4 nodes")
