@@ -196,6 +196,7 @@ func (x *Index) RemoveAgent(nodeName string, pod types.UID) (last bool) {
 	defer x.mu.Unlock()
 	n := x.node(v1alpha1.LabelValue(nodeName), nodeName)
 	if _, there := n.pods[pod]; !there {
+		x.forgetNode(n)
 		return false
 	}
 	delete(n.pods, pod)
