@@ -302,7 +302,9 @@ func (r *Reconciler) note(uid types.UID) note {
 func (r *Reconciler) setNote(uid types.UID, n note) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.notes[uid] = n
+	if r.index.knows(uid) { // it can have been deleted in the meantime
+		r.notes[uid] = n
+	}
 }
 
 func (r *Reconciler) forgetNote(uid types.UID) {

@@ -88,6 +88,24 @@ func TestNodeOfAnEndedAgentIsForgotten(t *testing.T) {
 	}
 }
 
+// An object can be deleted while it is reconciled.
+func TestNoteOfADeletedObjectIsForgotten(t *testing.T) {
+	r, _, q := newReconciler(NewIndex())
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid}}
+	handler := r.ownerEvents(ref.Kind)
+	handler.Create(t.Context(), event.TypedCreateEvent[client.Object]{Object: object}, q)
+	n := note{resourceVersion: "1"}
+	r.setNote(uid, n)
+	if r.note(uid).resourceVersion != n.resourceVersion {
+		t.Error("the note of an object isn't kept")
+	}
+	handler.Delete(t.Context(), event.TypedDeleteEvent[client.Object]{Object: object}, q)
+	r.setNote(uid, n)
+	if len(r.notes) > 0 {
+		t.Errorf("%d notes are kept", len(r.notes))
+	}
+}
+
 // If someone edits the owner or node of a report, the report counts there.
 func TestReportChangesHands(t *testing.T) {
 	x := cluster(t, "a", "b")

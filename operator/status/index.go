@@ -75,6 +75,14 @@ func (x *Index) Summary(uid types.UID) (summary Summary, ok bool) {
 	return summary, true
 }
 
+// knows reports whether the index knows a user object.
+func (x *Index) knows(uid types.UID) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o := x.owners[uid]
+	return o != nil && o.known
+}
+
 // SetOwner adds or updates a user object.
 func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 	x.mu.Lock()

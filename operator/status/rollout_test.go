@@ -25,6 +25,7 @@ func TestSinceWhenNodesWait(t *testing.T) {
 	began := time.Unix(1000, 0)
 	r, clock, _ := newReconciler(NewIndex())
 	clock.SetTime(began)
+	r.index.SetOwner(ref, uid, everywhere(2))
 	object := &v1alpha1.TcxProgram{}
 	object.UID = uid
 	for i, round := range []struct {
