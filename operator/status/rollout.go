@@ -65,7 +65,7 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	current.Policy = p.Name
 	if current.State == v1alpha1.RolloutContested {
 		current.State, current.Message = v1alpha1.RolloutProgressing, ""
-		if current.Until == nil {
+		if current.Step == 0 { // it was complete
 			return steps.Complete(p.Name, steps.Numbered{Number: was.Revision, Hash: was.Hash}), 0, nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -55,8 +56,9 @@ func TestSinceWhenNodesWait(t *testing.T) {
 	}
 }
 
-// A second policy, which somebody creates by mistake and deletes, doesn't make a rollout go on that has failed.
-func TestContestOfAFailedRollout(t *testing.T) {
+// A second policy, which somebody creates by mistake and deletes, neither makes a rollout go on that has failed, nor ends
+// one.
+func TestContestOfARollout(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.Install(scheme); err != nil {
 		t.Fatal(err)
@@ -69,15 +71,23 @@ func TestContestOfAFailedRollout(t *testing.T) {
 			},
 		}
 	}
+	at := metav1.NewTime(time.Unix(0, 0))
+	status := func(state v1alpha1.RolloutState, step int32, until *int64) *v1alpha1.RolloutStatus {
+		return &v1alpha1.RolloutStatus{
+			State: state, Message: "said before", Hash: "hash", Revision: 2, Step: step, Nodes: step, Until: until,
+			Started: &at, StepStarted: &at, Previous: &v1alpha1.RolloutRevision{Revision: 1},
+		}
+	}
 	for name, test := range map[string]struct {
-		state   v1alpha1.RolloutState
-		until   int64
+		before  *v1alpha1.RolloutStatus
 		resumed string
 		want    v1alpha1.RolloutState
 	}{
-		"undone":              {state: v1alpha1.RolloutUndone, want: v1alpha1.RolloutUndone},
-		"halted":              {state: v1alpha1.RolloutHalted, until: 1 << 32, want: v1alpha1.RolloutHalted},
-		"halted, and resumed": {state: v1alpha1.RolloutHalted, until: 1 << 32, resumed: "2/1", want: v1alpha1.RolloutProgressing},
+		"undone":              {before: status(v1alpha1.RolloutUndone, 1, new(int64(0))), want: v1alpha1.RolloutUndone},
+		"halted":              {before: status(v1alpha1.RolloutHalted, 1, new(int64(1<<32))), want: v1alpha1.RolloutHalted},
+		"halted, and resumed": {before: status(v1alpha1.RolloutHalted, 1, new(int64(1<<32))), resumed: "2/1", want: v1alpha1.RolloutProgressing},
+		"in the last step":    {before: status(v1alpha1.RolloutProgressing, 3, nil), want: v1alpha1.RolloutProgressing},
+		"complete":            {before: &v1alpha1.RolloutStatus{State: v1alpha1.RolloutComplete, Hash: "hash", Revision: 2}, want: v1alpha1.RolloutComplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _, _ := newReconciler(cluster(t, "a", "b", "c"))
@@ -85,11 +95,7 @@ func TestContestOfAFailedRollout(t *testing.T) {
 				Name: ref.Name, UID: uid, Generation: 2,
 				Annotations: map[string]string{rollout.Mark: "hash", v1alpha1.AnnotationRolloutResumed: test.resumed},
 			}}
-			status := &v1alpha1.RolloutStatus{
-				State: test.state, Message: "1 of 1 nodes with revision 2 aren't healthy", Hash: "hash", Revision: 2, Step: 1, Nodes: 1, Until: &test.until,
-				Started: &metav1.Time{Time: r.Clock.Now()}, StepStarted: &metav1.Time{Time: r.Clock.Now()},
-				Previous: &v1alpha1.RolloutRevision{Revision: 1},
-			}
+			status := test.before.DeepCopy()
 			next := func(policies ...runtime.Object) {
 				r.Client = fake.NewClientBuilder().WithScheme(scheme).WithRuntimeObjects(policies...).Build()
 				owner := everywhere(2)
@@ -107,7 +113,7 @@ func TestContestOfAFailedRollout(t *testing.T) {
 			if status.State != test.want {
 				t.Errorf("after the contest: %+v, want %s", status, test.want)
 			}
-			if test.resumed == "" && *status.Until != test.until {
+			if test.resumed == "" && !equality.Semantic.DeepEqual(status.Until, test.before.Until) {
 				t.Errorf("nodes changed after the contest: %+v", status)
 			}
 		})
