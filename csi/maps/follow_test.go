@@ -194,6 +194,16 @@ func TestList(t *testing.T) {
 	if volumes, err := n.volumes.List(); err != nil || !slices.Equal(volumes, []Volume{volume}) {
 		t.Errorf("List = %+v, %v", volumes, err)
 	}
+	// For a container's volumeMount with a subPath, the kubelet mounts one of the volume's files.
+	subPath := filepath.Join(n.root, "uid/volume-subpaths/maps/reader/0")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(subPath), 0o755), os.WriteFile(subPath, nil, 0o600),
+		unix.Mount(filepath.Join(n.target, "counters"), subPath, "", unix.MS_BIND, "")); err != nil {
+		t.Fatal(err)
+	}
+	volumes, err := n.volumes.List()
+	if err := errors.Join(err, unix.Unmount(subPath, unix.MNT_DETACH)); err != nil || !slices.Equal(volumes, []Volume{volume}) {
+		t.Errorf("List = %+v, %v with a subPath", volumes, err)
+	}
 	if volumes, err := NewVolumes(filepath.Join(n.root, "uid/other"), "").List(); err != nil || len(volumes) != 0 {
 		t.Errorf("List = %+v, %v elsewhere", volumes, err)
 	}

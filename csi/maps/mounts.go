@@ -10,6 +10,9 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
+// subPaths is the directory below a pod's where the kubelet mounts files of volumes, for volumeMounts with a subPath.
+const subPaths = "volume-subpaths"
+
 // List returns the volumes in the mount table.
 func (v *Volumes) List() ([]Volume, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("bpf"))
@@ -22,7 +25,8 @@ func (v *Volumes) List() ([]Volume, error) {
 		if !ok {
 			continue
 		}
-		if _, err := Below(v.root, mount.Mountpoint); err == nil {
+		relative, err := Below(v.root, mount.Mountpoint)
+		if _, below, _ := strings.Cut(relative, "/"); err == nil && !strings.HasPrefix(below, subPaths+"/") {
 			volumes = append(volumes, Volume{ID: id, Target: mount.Mountpoint})
 		}
 	}

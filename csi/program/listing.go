@@ -41,13 +41,19 @@ func (l *listing) outdate() {
 }
 
 // since returns the programs of user objects with a name, from a call that started at or
-// after the given time, and after the last change. Callers share the call, so it continues when ctx ends.
+// after the given time, and after the last change before this one. Callers share the call, so it continues when ctx ends.
 func (l *listing) since(ctx context.Context, name string, since time.Time) ([]Program, error) {
+	// What changes from now on doesn't count, because changes can follow each other faster than the daemon responds.
+	l.mu.Lock()
+	if l.changed.After(since) {
+		since = l.changed
+	}
+	l.mu.Unlock()
 	for {
 		l.mu.Lock()
-		latest, changed := l.latest[name], l.changed
+		latest := l.latest[name]
 		l.mu.Unlock()
-		if !latest.asked.Before(since) && !latest.asked.Before(changed) {
+		if !latest.asked.Before(since) {
 			return latest.programs, nil
 		}
 		// A call that started too early ends first, because the daemon doesn't serve two

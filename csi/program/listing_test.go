@@ -98,6 +98,27 @@ func TestListingIsNotUsedAfterAChange(t *testing.T) {
 	})
 }
 
+// While the agent loads many programs, each of them is a change during the daemon's response to the list before.
+func TestListingEndsWhileChangesGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		l := slowDaemon(&asked)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		var changes sync.WaitGroup
+		changes.Go(func() {
+			for ctx.Err() == nil {
+				l.outdate()
+				<-time.After(time.Second / 2)
+			}
+		})
+		if programs, err := l.since(ctx, "counter", time.Now()); err != nil || asked.Load() > 2 {
+			t.Errorf("since = %v, %v, after asking the daemon %d times", programs, err, asked.Load())
+		}
+		cancel()
+		changes.Wait()
+	})
+}
+
 func TestListingOutlivesWhoAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

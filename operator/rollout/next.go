@@ -38,6 +38,8 @@ type Input struct {
 	Now    time.Time
 	// HealthySince is since when all nodes of the step are healthy, as far as is known.
 	HealthySince time.Time
+	// WaitingSince is since when nodes of the step wait that were all healthy before, or zero. For example, a node joined.
+	WaitingSince time.Time
 	// Paused and Resumed are what the object's annotations say: see [v1alpha1.AnnotationRolloutResumed].
 	Paused  bool
 	Resumed string
@@ -100,12 +102,20 @@ func Next(was *v1alpha1.RolloutStatus, in Input) (*v1alpha1.RolloutStatus, time.
 	}
 	s.MaxRunTimePercent = in.Policy.MaxRunTimePercent
 	resumed := in.Resumed == was.Position()
-	limit := in.Now.Sub(s.StepStarted.Time) - in.Policy.TimeLimit.Duration
+	began := s.StepStarted.Time
+	if in.WaitingSince.After(began) {
+		began = in.WaitingSince
+	}
+	limit := in.Now.Sub(began) - in.Policy.TimeLimit.Duration
 	unhealthy := in.Nodes.Failed
 	if limit >= 0 {
 		unhealthy += in.Nodes.Waiting
 	}
-	final := int(s.Step) > len(in.Policy.Steps)
+	remaining := time.Duration(0) // until nodes that wait are unhealthy
+	if in.Nodes.Waiting > 0 && limit < 0 {
+		remaining = max(-limit, time.Second)
+	}
+	final := s.Until == nil // the policy can have had another number of steps
 	switch {
 	case in.Nodes.Matching == 0:
 		return Complete(s.Policy, Numbered{s.Revision, s.Hash}), 0
@@ -115,12 +125,12 @@ func Next(was *v1alpha1.RolloutStatus, in Input) (*v1alpha1.RolloutStatus, time.
 		return fail(s, in, unhealthy), 0
 	case in.Paused:
 		s.State, s.Message = v1alpha1.RolloutPaused, "the annotation "+v1alpha1.AnnotationRolloutPaused+" pauses the rollout"
-		return s, 0
+		return s, remaining
 	case s.Nodes == 0 && in.Nodes.Selected > 0:
 		enter(s, 1, in) // when it began, no node ran an agent
-	case s.Nodes == 0 || in.Nodes.Waiting > 0 && limit < 0 && !resumed:
+	case s.Nodes == 0 || remaining != 0 && !resumed:
 		s.State, s.Message = v1alpha1.RolloutProgressing, said(s, in)
-		return s, max(-limit, time.Second)
+		return s, remaining
 	case final:
 		return Complete(s.Policy, Numbered{s.Revision, s.Hash}), 0
 	default:
@@ -135,6 +145,10 @@ func Next(was *v1alpha1.RolloutStatus, in Input) (*v1alpha1.RolloutStatus, time.
 // next enters the next step unless this one ends with a pause. It returns how long that still takes, or a negative
 // duration if a user has to end it.
 func next(s *v1alpha1.RolloutStatus, in Input, resumed bool) time.Duration {
+	if int(s.Step) > len(in.Policy.Steps) { // the policy had more steps
+		enter(s, int(s.Step)+1, in)
+		return 0
+	}
 	step := in.Policy.Steps[s.Step-1]
 	if step.UntilResumed && !resumed {
 		s.State, s.Message = v1alpha1.RolloutPaused, fmt.Sprintf("step %d is complete, and the rollout waits until you resume it", s.Step)
@@ -172,7 +186,11 @@ func runs(s *v1alpha1.RolloutStatus) string {
 
 // said describes a step.
 func said(s *v1alpha1.RolloutStatus, in Input) string {
-	text := fmt.Sprintf("revision %d, step %d of %d on %d of %d nodes", s.Revision, s.Step, len(in.Policy.Steps)+1, s.Nodes, max(in.Nodes.Selected, int(s.Nodes)))
+	steps := max(len(in.Policy.Steps)+1, int(s.Step))
+	if s.Until == nil {
+		steps = int(s.Step)
+	}
+	text := fmt.Sprintf("revision %d, step %d of %d on %d of %d nodes", s.Revision, s.Step, steps, s.Nodes, max(in.Nodes.Selected, int(s.Nodes)))
 	if s.Nodes == 0 {
 		return text + ", waiting for a node"
 	}

@@ -24,6 +24,8 @@ type cluster struct {
 	nodes   int
 	now     time.Time
 	healthy time.Time
+	// waiting is since when a step that was healthy has a slow node.
+	waiting time.Time
 	// slow and bad are how many of the nodes with the revision don't report it, or fail.
 	slow, bad int
 	paused    bool
@@ -34,7 +36,7 @@ type cluster struct {
 
 func (c *cluster) input() Input {
 	return Input{
-		Policy: &c.policy, Now: c.now, HealthySince: c.healthy, Paused: c.paused, Resumed: c.resumed,
+		Policy: &c.policy, Now: c.now, HealthySince: c.healthy, WaitingSince: c.waiting, Paused: c.paused, Resumed: c.resumed,
 		Nodes: Nodes{
 			Matching: c.nodes, Selected: c.nodes, Waiting: c.slow, Failed: c.bad, Names: []string{"node-1: broken"},
 			Positions: func() []int64 {
@@ -179,6 +181,22 @@ func TestNext(t *testing.T) {
 		c.next()
 		c.is(v1alpha1.RolloutHalted, 1, 2, "1 of 2 nodes")
 	})
+	t.Run("gives a node that joins a healthy step as long", func(t *testing.T) {
+		step := on(2)
+		step.UntilResumed = true
+		c := begin(t, 10, step)
+		c.slow, c.now = 0, start.Add(time.Hour)
+		c.next()
+		c.is(v1alpha1.RolloutPaused, 1, 2, "")
+		c.slow, c.waiting = 1, c.now
+		c.next()
+		if c.is(v1alpha1.RolloutProgressing, 1, 2, ""); c.again != time.Minute {
+			t.Errorf("looks again after %s", c.again)
+		}
+		c.now = c.waiting.Add(time.Minute)
+		c.next()
+		c.is(v1alpha1.RolloutHalted, 1, 2, "1 of 2 nodes")
+	})
 	t.Run("pauses", func(t *testing.T) {
 		step := on(2)
 		step.Pause = &metav1.Duration{Duration: 10 * time.Minute}
@@ -212,19 +230,44 @@ func TestNext(t *testing.T) {
 		c.next()
 		c.is(v1alpha1.RolloutHalted, 1, 2, "")
 		c = begin(t, 10, on(2), on(5))
+		c.paused = true
+		if c.next(); c.again != time.Minute {
+			t.Errorf("looks after %s whether the nodes are healthy", c.again)
+		}
+		c.now = start.Add(time.Minute)
+		c.next()
+		c.is(v1alpha1.RolloutHalted, 1, 2, "")
+		c = begin(t, 10, on(2), on(5))
 		c.paused, c.slow = true, 0
 		c.next()
 		c.paused = false
 		c.status, _ = Next(c.status, c.input())
 		c.is(v1alpha1.RolloutProgressing, 2, 5, "")
 	})
+	t.Run("reaches all nodes once if the policy loses or gets steps", func(t *testing.T) {
+		c := begin(t, 10, on(1), on(2), on(5))
+		c.slow = 0
+		c.status, _ = Next(c.status, c.input())
+		c.is(v1alpha1.RolloutProgressing, 2, 2, "")
+		c.policy.Steps = c.policy.Steps[:1]
+		c.status, _ = Next(c.status, c.input())
+		if c.is(v1alpha1.RolloutProgressing, 3, 10, "step 3 of 3"); c.status.Until != nil {
+			t.Errorf("the last step has until %v", *c.status.Until)
+		}
+		c.policy.Steps = []v1alpha1.RolloutStep{on(1), on(2), on(5), on(6)}
+		c.status, _ = Next(c.status, c.input())
+		c.is(v1alpha1.RolloutComplete, 0, 0, "")
+	})
 	t.Run("begins when there is a node", func(t *testing.T) {
 		c := begin(t, 0, on(1), on("50%"))
 		c.slow, c.nodes = 0, 0
 		in := c.input()
 		in.Nodes.Matching = 2
-		c.status, _ = Next(c.status, in)
-		c.is(v1alpha1.RolloutProgressing, 1, 0, "waiting for a node")
+		in.Now = start.Add(time.Hour)
+		c.status, c.again = Next(c.status, in)
+		if c.is(v1alpha1.RolloutProgressing, 1, 0, "waiting for a node"); c.again != 0 {
+			t.Errorf("looks again after %s, without a node", c.again)
+		}
 		c.nodes, c.slow = 4, 1
 		c.next()
 		c.is(v1alpha1.RolloutProgressing, 1, 1, "on 1 of 4 nodes")

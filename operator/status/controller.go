@@ -49,7 +49,8 @@ const (
 	// deletes a pod before it creates the next.
 	agentGrace = time.Minute
 
-	// unlistedRetry is the delay before an object is reconciled again whose reports haven't been listed yet.
+	// unlistedRetry is the delay before an object is reconciled again whose reports or RolloutPolicies haven't been
+	// listed yet.
 	unlistedRetry = time.Second
 
 	// replacedWithin is the maximum time that an agent takes to create the replacement of a report that it has
@@ -88,9 +89,11 @@ type note struct {
 	// status is the last written status, with resourceVersion. The cache can be older.
 	status          v1alpha1.BpfProgramStatusCommon
 	resourceVersion string
-	// healthySince is since when all nodes of healthyStep are healthy.
+	// healthySince is since when all nodes of healthyStep are healthy. If healthyStep is "", nodes have waited since then.
 	healthyStep  string
 	healthySince time.Time
+	// settledStep is the last step of which all nodes were healthy.
+	settledStep string
 }
 
 // SetupWithManager watches the user objects of all kinds, reports, nodes, and the agent's pods. The manager's
@@ -299,7 +302,9 @@ func (r *Reconciler) note(uid types.UID) note {
 func (r *Reconciler) setNote(uid types.UID, n note) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.notes[uid] = n
+	if r.index.knows(uid) { // it can have been deleted in the meantime
+		r.notes[uid] = n
+	}
 }
 
 func (r *Reconciler) forgetNote(uid types.UID) {

@@ -70,6 +70,42 @@ func TestAgentPodEvents(t *testing.T) {
 	}
 }
 
+// A node that is scaled down ends its pods, which are deleted some time after the node.
+func TestNodeOfAnEndedAgentIsForgotten(t *testing.T) {
+	x := cluster(t)
+	r, clock, q := newReconciler(x)
+	nodes, pods := r.nodeEvents(), r.podEvents()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	running, ended := agentPod("one", "a", corev1.PodRunning), agentPod("one", "a", corev1.PodFailed)
+	nodes.Create(t.Context(), event.CreateEvent{Object: node}, q)
+	pods.Create(t.Context(), event.CreateEvent{Object: running}, q)
+	pods.Update(t.Context(), event.UpdateEvent{ObjectOld: running, ObjectNew: ended}, q)
+	nodes.Delete(t.Context(), event.DeleteEvent{Object: node}, q)
+	clock.Step(agentGrace)
+	pods.Delete(t.Context(), event.DeleteEvent{Object: ended}, q)
+	if len(x.nodes) > 0 {
+		t.Errorf("%d nodes are known", len(x.nodes))
+	}
+}
+
+// An object can be deleted while it is reconciled.
+func TestNoteOfADeletedObjectIsForgotten(t *testing.T) {
+	r, _, q := newReconciler(NewIndex())
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid}}
+	handler := r.ownerEvents(ref.Kind)
+	handler.Create(t.Context(), event.TypedCreateEvent[client.Object]{Object: object}, q)
+	n := note{resourceVersion: "1"}
+	r.setNote(uid, n)
+	if r.note(uid).resourceVersion != n.resourceVersion {
+		t.Error("the note of an object isn't kept")
+	}
+	handler.Delete(t.Context(), event.TypedDeleteEvent[client.Object]{Object: object}, q)
+	r.setNote(uid, n)
+	if len(r.notes) > 0 {
+		t.Errorf("%d notes are kept", len(r.notes))
+	}
+}
+
 // If someone edits the owner or node of a report, the report counts there.
 func TestReportChangesHands(t *testing.T) {
 	x := cluster(t, "a", "b")

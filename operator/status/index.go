@@ -75,6 +75,14 @@ func (x *Index) Summary(uid types.UID) (summary Summary, ok bool) {
 	return summary, true
 }
 
+// knows reports whether the index knows a user object.
+func (x *Index) knows(uid types.UID) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o := x.owners[uid]
+	return o != nil && o.known
+}
+
 // SetOwner adds or updates a user object.
 func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 	x.mu.Lock()
@@ -196,6 +204,7 @@ func (x *Index) RemoveAgent(nodeName string, pod types.UID) (last bool) {
 	defer x.mu.Unlock()
 	n := x.node(v1alpha1.LabelValue(nodeName), nodeName)
 	if _, there := n.pods[pod]; !there {
+		x.forgetNode(n)
 		return false
 	}
 	delete(n.pods, pod)

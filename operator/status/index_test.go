@@ -94,6 +94,28 @@ func TestUpstreamFault24RollOutIsNoError(t *testing.T) {
 	}
 }
 
+// Each node that unloads the programs of an object that another client's finalizer keeps changes its message.
+func TestUnloadingIsCounted(t *testing.T) {
+	x := cluster(t, "a", "b")
+	owner := everywhere(1)
+	owner.Deleting = true
+	x.SetOwner(ref, uid, owner)
+	of := map[string]*reports.Report{}
+	for _, node := range []string{"a", "b"} {
+		of[node] = program(node, "p-"+node, 1, v1alpha1.BpfProgCondLoaded, "")
+		if got := x.SetReport(of[node]); !slices.Equal(got, []Ref{ref}) {
+			t.Errorf("the report of %s changed %v", node, got)
+		}
+	}
+	check(t, x, "2/0/0 NotYetLoaded: Being deleted, waiting for 2 nodes to unload its programs")
+	for _, node := range []string{"a", "b"} {
+		if got := x.DeleteReport(of[node]); !slices.Equal(got, []Ref{ref}) {
+			t.Errorf("the end of the report of %s changed %v", node, got)
+		}
+	}
+	check(t, x, "2/0/0 NotYetLoaded: Being deleted, its programs are unloaded")
+}
+
 func TestProgramsBeforeTheirOwner(t *testing.T) {
 	x := cluster(t, "a")
 	if got := x.SetReport(program("a", "p", 1, v1alpha1.BpfProgCondLoaded, "")); len(got) > 0 {

@@ -127,7 +127,9 @@ func (o *owner) update(n *node, change func(*nodeState)) bool {
 	} else {
 		delete(o.nodes, n.key)
 	}
-	return before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome ||
+	// The number of nodes with reports only matters during a deletion.
+	return o.Deleting && (len(before.reports) > 0) != (len(r.reports) > 0) ||
+		before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome ||
 		before.reason != r.reason || before.stalled != r.stalled || before.progress != r.progress || before.trouble != r.trouble
 }
 

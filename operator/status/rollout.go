@@ -36,7 +36,10 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	}
 	matching, err := r.rollouts(ctx, ref.Kind, o)
 	if kinds.Unread(err) {
-		return was, 0, nil
+		if was == nil {
+			return nil, 0, nil // if there is a policy, there is an event
+		}
+		return was, unlistedRetry, nil
 	}
 	if err != nil {
 		return was, 0, err
@@ -44,6 +47,8 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	switch {
 	case len(matching) == 0:
 		return nil, 0, nil
+	case len(matching) > 1 && hasFailed(o, was):
+		return was, 0, nil // it has to stay so after the contest
 	case len(matching) > 1:
 		return contested(was, matching), 0, nil
 	}
@@ -60,7 +65,7 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	current.Policy = p.Name
 	if current.State == v1alpha1.RolloutContested {
 		current.State, current.Message = v1alpha1.RolloutProgressing, ""
-		if current.Until == nil {
+		if current.Step == 0 { // it was complete
 			return steps.Complete(p.Name, steps.Numbered{Number: was.Revision, Hash: was.Hash}), 0, nil
 		}
 	}
@@ -140,6 +145,18 @@ func lost(was *v1alpha1.RolloutStatus) *v1alpha1.RolloutStatus {
 	return s
 }
 
+// hasFailed reports whether the rollout of an object's revision has failed, so that nothing changes until somebody edits
+// the object, or resumes the rollout.
+func hasFailed(o v1alpha1.UserObject, was *v1alpha1.RolloutStatus) bool {
+	switch {
+	case was == nil || was.Hash != o.GetAnnotations()[rollout.Mark]:
+		return false
+	case was.State == v1alpha1.RolloutHalted:
+		return was.Position() != o.GetAnnotations()[v1alpha1.AnnotationRolloutResumed]
+	}
+	return was.State == v1alpha1.RolloutUndone
+}
+
 func contested(was *v1alpha1.RolloutStatus, matching []*policy.Rollout) *v1alpha1.RolloutStatus {
 	s := &v1alpha1.RolloutStatus{}
 	if was != nil {
@@ -175,8 +192,9 @@ func (r *Reconciler) rollouts(ctx context.Context, kind string, o v1alpha1.UserO
 
 func (r *Reconciler) input(o v1alpha1.UserObject, summary Summary, p *policy.Rollout) steps.Input {
 	canaries := rollout.Canaries(p.Spec.Canaries)
+	healthy, waiting := r.since(o, summary)
 	return steps.Input{
-		Policy: p.Spec, Now: r.Clock.Now(), HealthySince: r.healthySince(o, summary),
+		Policy: p.Spec, Now: r.Clock.Now(), HealthySince: healthy, WaitingSince: waiting,
 		Paused: o.GetAnnotations()[v1alpha1.AnnotationRolloutPaused] == "true", Resumed: o.GetAnnotations()[v1alpha1.AnnotationRolloutResumed],
 		Nodes: steps.Nodes{
 			Matching: summary.Matching, Selected: summary.Selected, Waiting: summary.Changing.Waiting, Failed: summary.Changing.Failed,
@@ -186,18 +204,25 @@ func (r *Reconciler) input(o v1alpha1.UserObject, summary Summary, p *policy.Rol
 	}
 }
 
-// healthySince returns since when all nodes of the current step are healthy, as far as this process knows.
-func (r *Reconciler) healthySince(o v1alpha1.UserObject, summary Summary) time.Time {
+// since returns since when all nodes of the current step are healthy, and since when nodes of a step wait that were all
+// healthy before, or zero, as far as this process knows.
+func (r *Reconciler) since(o v1alpha1.UserObject, summary Summary) (healthy, waiting time.Time) {
 	n := r.note(o.GetUID())
-	step := ""
-	if summary.Rollout != nil && summary.Changing.Waiting == 0 {
-		step = summary.Rollout.Position()
+	current, step := "", ""
+	if summary.Rollout != nil {
+		current = summary.Rollout.Position()
+	}
+	if summary.Changing.Waiting == 0 {
+		step, n.settledStep = current, current
 	}
 	if n.healthyStep != step || n.healthySince.IsZero() {
 		n.healthyStep, n.healthySince = step, r.Clock.Now()
-		r.setNote(o.GetUID(), n)
 	}
-	return n.healthySince
+	r.setNote(o.GetUID(), n)
+	if step != current && n.settledStep == current {
+		waiting = n.healthySince
+	}
+	return n.healthySince, waiting
 }
 
 // policyEvents enqueues the objects of all kinds if a RolloutPolicy has changed.

@@ -66,8 +66,7 @@ func Hooks(namespaces []Namespace, wanted Wanted) (hooks []Hook, err error) {
 		runtime.LockOSThread()
 		var failures []error
 		for _, namespace := range namespaces {
-			found := look{netns: namespace.Inode, wanted: wanted}
-			err := found.enter(namespace.Path)
+			found, err := read(namespace, wanted)
 			if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 				continue // the last process has ended
 			}
@@ -80,6 +79,18 @@ func Hooks(namespaces []Namespace, wanted Wanted) (hooks []Hook, err error) {
 	}()
 	<-done
 	return hooks, err
+}
+
+// read reads one namespace. If a change interrupts a list, which can then lack entries
+// that didn't change, read repeats it.
+func read(namespace Namespace, wanted Wanted) (found look, err error) {
+	for range 10 {
+		found = look{netns: namespace.Inode, wanted: wanted}
+		if err = found.enter(namespace.Path); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return found, err
 }
 
 // look reads one namespace, which is the current namespace of the thread.

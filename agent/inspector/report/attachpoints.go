@@ -119,14 +119,21 @@ func (a *attached) programsOf(l kernel.Link) []uint32 {
 }
 
 // hookOf returns the index of the network hook that belongs to a link, or -1. The kernel
-// only reports the links of some hooks.
+// only reports the links of some hooks. Of others, hookOf returns one that isn't another
+// link's, because several interfaces can have the same index.
 func (a *attached) hookOf(l kernel.Link) int {
-	return slices.IndexFunc(a.facts.Hooks, func(h network.Hook) bool {
-		if h.Link != 0 || l.Type != h.Type {
-			return h.Link == l.ID
+	for i, h := range a.facts.Hooks {
+		switch {
+		case h.Link != 0 || l.Type != h.Type:
+			if h.Link == l.ID {
+				return i
+			}
+		case a.hookSeen[i] || h.Program != l.Program:
+		case l.NetNS != 0 && h.NetNS == l.NetNS, l.NetNS == 0 && h.Index == l.Interface:
+			return i
 		}
-		return h.Program == l.Program && (l.NetNS != 0 && h.NetNS == l.NetNS || l.NetNS == 0 && h.Index == l.Interface)
-	})
+	}
+	return -1
 }
 
 func (a *attached) cgroupPath(id uint64) string {

@@ -335,3 +335,23 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+// The kernel doesn't say in which network namespace the interface of an XDP link is. Interfaces of several pods often
+// have the same index.
+func TestXDPLinksOfInterfacesWithOneIndex(t *testing.T) {
+	f := &Facts{NetNS: []process.Namespace{{Inode: hostNet}}, Programs: []kernel.Program{{ID: 2, Type: "xdp"}}}
+	for i := range uint32(3) {
+		at := network.Interface{NetNS: podNet + uint64(i), Index: 2, Name: "eth0"}
+		f.Hooks = append(f.Hooks, network.Hook{Interface: at, Type: "xdp", Program: 2, Mode: "native"})
+	}
+	for _, id := range []uint32{21, 22} {
+		f.Links = append(f.Links, kernel.Link{ID: id, Program: 2, Attachment: kernel.Attachment{Type: "xdp", Interface: 2}})
+	}
+	var got []string
+	for _, point := range Status(f).Programs[0].AttachPoints {
+		got = append(got, fmt.Sprintf("%s %d", point.NetNs, point.LinkID))
+	}
+	if want := []string{"4026532188 21", "4026532189 22", "4026532190 0"}; !slices.Equal(got, want) {
+		t.Errorf("attached at %q, want %q", got, want)
+	}
+}

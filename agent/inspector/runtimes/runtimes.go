@@ -97,6 +97,7 @@ func (a *Averages) Add(status *v1alpha1.BpfNodeStatus, now time.Time) {
 			p.PreviousNanoseconds = previous(known, entry.ID, p)
 			a.measure(entry.ID, p)
 		}
+		p.ended = time.Time{} // its owner can have been unknown for some time
 		a.programs[entry.ID] = p
 		entry.RunTime = new(p.BpfNodeRunTime)
 	}

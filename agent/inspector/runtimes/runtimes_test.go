@@ -102,7 +102,11 @@ func TestAverages(t *testing.T) {
 	a.Add(written, now)
 	a = &Averages{Runs: kernel.runs}
 	a.Recall(written)
+	is("before the daemon says whose programs there are", add(a, now))
 	is("after a restart", add(a, now, 9), 0, 300)
+	kernel.set(9, 1000, 200)
+	measured(true)
+	is("it ran after a restart", add(a, now, 9), 200, 300)
 
 	if got := add(a, now); len(got) != 0 || len(a.programs) != 1 {
 		t.Errorf("%v, and %d programs are known", got, len(a.programs))

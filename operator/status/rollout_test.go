@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package status
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
+)
+
+// Nodes that were healthy in a step, or join it, wait from then on. Those of a new step wait since it began.
+func TestSinceWhenNodesWait(t *testing.T) {
+	began := time.Unix(1000, 0)
+	r, clock, _ := newReconciler(NewIndex())
+	clock.SetTime(began)
+	r.index.SetOwner(ref, uid, everywhere(2))
+	object := &v1alpha1.TcxProgram{}
+	object.UID = uid
+	for i, round := range []struct {
+		step             int32
+		waits            int
+		healthy, waiting time.Duration // since the beginning; 0 for never
+	}{
+		{step: 1, waits: 1},
+		{step: 1, waits: 1},
+		{step: 1, healthy: 2 * time.Hour},
+		{step: 1, healthy: 2 * time.Hour},
+		{step: 1, waits: 1, waiting: 4 * time.Hour},
+		{step: 1, waits: 2, waiting: 4 * time.Hour},
+		{step: 1, healthy: 6 * time.Hour},
+		{step: 2, waits: 1},
+		{step: 2, healthy: 8 * time.Hour},
+	} {
+		summary := Summary{Rollout: &v1alpha1.RolloutStatus{Revision: 2, Step: round.step}, Changing: Changing{Waiting: round.waits}}
+		healthy, waiting := r.since(object, summary)
+		if round.waits == 0 && !healthy.Equal(began.Add(round.healthy)) {
+			t.Errorf("round %d: healthy since %s, want %s", i, healthy.Sub(began), round.healthy)
+		}
+		if round.waiting == 0 && !waiting.IsZero() || round.waiting != 0 && !waiting.Equal(began.Add(round.waiting)) {
+			t.Errorf("round %d: nodes wait since %s, want %s", i, waiting.Sub(began), round.waiting)
+		}
+		clock.Step(time.Hour)
+	}
+}
+
+// A second policy, which somebody creates by mistake and deletes, neither makes a rollout go on that has failed, nor ends
+// one.
+func TestContestOfARollout(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.Install(scheme); err != nil {
+		t.Fatal(err)
+	}
+	policy := func(name string) *v1alpha1.RolloutPolicy {
+		return &v1alpha1.RolloutPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: v1alpha1.RolloutPolicySpec{
+				Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}, {Nodes: intstr.FromInt32(2)}}, TimeLimit: metav1.Duration{Duration: time.Minute},
+			},
+		}
+	}
+	at := metav1.NewTime(time.Unix(0, 0))
+	status := func(state v1alpha1.RolloutState, step int32, until *int64) *v1alpha1.RolloutStatus {
+		return &v1alpha1.RolloutStatus{
+			State: state, Message: "said before", Hash: "hash", Revision: 2, Step: step, Nodes: step, Until: until,
+			Started: &at, StepStarted: &at, Previous: &v1alpha1.RolloutRevision{Revision: 1},
+		}
+	}
+	for name, test := range map[string]struct {
+		before  *v1alpha1.RolloutStatus
+		resumed string
+		want    v1alpha1.RolloutState
+	}{
+		"undone":              {before: status(v1alpha1.RolloutUndone, 1, new(int64(0))), want: v1alpha1.RolloutUndone},
+		"halted":              {before: status(v1alpha1.RolloutHalted, 1, new(int64(1<<32))), want: v1alpha1.RolloutHalted},
+		"halted, and resumed": {before: status(v1alpha1.RolloutHalted, 1, new(int64(1<<32))), resumed: "2/1", want: v1alpha1.RolloutProgressing},
+		"in the last step":    {before: status(v1alpha1.RolloutProgressing, 3, nil), want: v1alpha1.RolloutProgressing},
+		"complete":            {before: &v1alpha1.RolloutStatus{State: v1alpha1.RolloutComplete, Hash: "hash", Revision: 2}, want: v1alpha1.RolloutComplete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, _ := newReconciler(cluster(t, "a", "b", "c"))
+			object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{
+				Name: ref.Name, UID: uid, Generation: 2,
+				Annotations: map[string]string{rollout.Mark: "hash", v1alpha1.AnnotationRolloutResumed: test.resumed},
+			}}
+			status := test.before.DeepCopy()
+			next := func(policies ...runtime.Object) {
+				r.Client = fake.NewClientBuilder().WithScheme(scheme).WithRuntimeObjects(policies...).Build()
+				owner := everywhere(2)
+				owner.Rollout, owner.Before = status, 1
+				r.index.SetOwner(ref, uid, owner)
+				summary, _ := r.index.Summary(uid)
+				var err error
+				if status, _, err = r.rollout(t.Context(), ref, object, summary, status); err != nil {
+					t.Fatal(err)
+				}
+			}
+			next(policy("first"), policy("second"))
+			next(policy("first"))
+			next(policy("first"))
+			if status.State != test.want {
+				t.Errorf("after the contest: %+v, want %s", status, test.want)
+			}
+			if test.resumed == "" && !equality.Semantic.DeepEqual(status.Until, test.before.Until) {
+				t.Errorf("nodes changed after the contest: %+v", status)
+			}
+		})
+	}
+}
+
+// After a start, the RolloutPolicies can be listed after everything else. If there are none, no event follows that ends a
+// rollout.
+func TestRolloutWhosePoliciesAreNotListedYet(t *testing.T) {
+	r, _, _ := newReconciler(cluster(t, "a"))
+	r.Client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return &kinds.UnreadError{Kind: "RolloutPolicy"}
+		},
+	})
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: 2}}
+	status := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutPaused}
+	for _, was := range []*v1alpha1.RolloutStatus{status, nil} {
+		is, again, err := r.rollout(t.Context(), ref, object, Summary{Generation: 2}, was)
+		if is != was || err != nil {
+			t.Errorf("%+v, %v, want %+v", is, err, was)
+		}
+		if (again != 0) != (was != nil) {
+			t.Errorf("%+v is decided about after %s", was, again)
+		}
+	}
+}
