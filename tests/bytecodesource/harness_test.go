@@ -22,9 +22,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -93,15 +91,7 @@ func start(t *testing.T, environment ...string) *node {
 	if _, err := os.Stat(readerPath); err != nil {
 		prerequisite.Missing(t, "run `make build` first: "+err.Error(), prerequisite.Commands)
 	}
-	config := envtest.Config(t)
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), eventsv1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := envtest.Client(t, envtest.Config(t))
 	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, loads: map[string]int{}, Real: daemontest.Start(t, environment...)}
 	n.Registry = registry.Serve(t, n.Real, authority)
 	kernel, err := reader.Kernel()

@@ -29,8 +29,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
@@ -41,6 +39,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
@@ -165,20 +164,8 @@ func address(t *testing.T) string {
 // await waits until a probe succeeds.
 func await(t *testing.T, what string, probe func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	pace := time.NewTicker(200 * time.Millisecond)
-	defer pace.Stop()
-	for {
-		err := probe(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		case <-pace.C:
-		}
+	if err := eventually.Succeeds(t.Context(), patience, 200*time.Millisecond, probe); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 
@@ -265,23 +252,10 @@ func TestReader(t *testing.T) {
 	}
 }
 
-func cluster(t *testing.T) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(envtest.Config(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // The operator for arm64 becomes ready, and deploys the node components.
 func TestOperator(t *testing.T) {
 	dir := unpack(t, "bpfman-operator")
-	c := cluster(t)
+	c := envtest.Client(t, envtest.Config(t))
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bpfman"}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +274,7 @@ func TestOperator(t *testing.T) {
 // The agent for arm64 becomes ready. It reads an image with its own reader, loads the program, attaches it, and reports it.
 func TestAgent(t *testing.T) {
 	dir := unpack(t, "bpfman-agent")
-	c := cluster(t)
+	c := envtest.Client(t, envtest.Config(t))
 	reference := published(t)
 	const name = "emulated"
 	if err := c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {

@@ -7,7 +7,6 @@ package inspector
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/figures"
+	probed "github.com/bpfman/bpfman-operator/tests/node"
 )
 
 const (
@@ -63,16 +63,20 @@ func BenchmarkInspector(b *testing.B) {
 		slices.Sort(took)
 		milliseconds := float64(took[scans/2]) / float64(time.Millisecond)
 		b.ReportMetric(milliseconds, "scan-ms")
-		measured["inspector_scan_ms"] = round(milliseconds)
+		measured["inspector_scan_ms"] = figures.Round(milliseconds)
 
 		p := startInspector(b, at)
 		p.await("all programs are there", func(node *v1alpha1.BpfNode) bool { return has(node, holder.Programs) })
 		cpu, writes := rest(b, p)
 		b.ReportMetric(cpu, "idle-cpu-percent")
 		b.ReportMetric(float64(writes), "idle-writes")
-		resident := residentMB(b, p.pid)
+		memory, err := probed.MemoryOf(p.pid)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resident := float64(memory.Resident) / (1 << 20)
 		b.ReportMetric(resident, "rss-mb")
-		measured["inspector_idle_cpu_percent"], measured["bpfnode_writes_idle"], measured["inspector_rss_mb"] = round(cpu), writes, round(resident)
+		measured["inspector_idle_cpu_percent"], measured["bpfnode_writes_idle"], measured["inspector_rss_mb"] = figures.Round(cpu), writes, figures.Round(resident)
 	}
 	figures.Keep(b, measured)
 }
@@ -141,20 +145,3 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	}
 	return time.Duration(user+system) * clockTick
 }
-
-func residentMB(b *testing.B, pid int) float64 {
-	b.Helper()
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(status), "VmRSS:")
-	var kib float64
-	if _, err := fmt.Sscan(after, &kib); err != nil {
-		b.Fatal(err)
-	}
-	return kib / 1024
-}
-
-// round rounds to three decimals.
-func round(f float64) float64 { return math.Round(f*1000) / 1000 }

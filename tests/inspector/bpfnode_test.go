@@ -7,6 +7,7 @@ package inspector
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -21,8 +22,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -30,6 +29,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 )
 
 const (
@@ -58,17 +58,7 @@ func startInspector(tb testing.TB, at *daemontest.Place) *reporter {
 	if binary == "" {
 		prerequisite.Missing(tb, inspectorVariable+" isn't set: run `make test-inspector`", prerequisite.Commands)
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.Install} {
-		if err := add(scheme); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p := &reporter{Client: c, t: tb, node: strings.ToLower(strings.Map(letters, tb.Name()))}
+	p := &reporter{Client: envtest.Client(tb, config), t: tb, node: strings.ToLower(strings.Map(letters, tb.Name()))}
 	token := p.account()
 	secrets := at.Path("/run/secrets/kubernetes.io/serviceaccount")
 	if err := os.MkdirAll(secrets, 0o755); err != nil {
@@ -172,19 +162,17 @@ func (p *reporter) read() *v1alpha1.BpfNode {
 // await waits until the BpfNode satisfies a condition.
 func (p *reporter) await(what string, right func(*v1alpha1.BpfNode) bool) *v1alpha1.BpfNode {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), written)
-	defer cancel()
-	for {
-		node := p.read()
-		if node != nil && right(node) {
-			return node
+	var node *v1alpha1.BpfNode
+	err := eventually.Succeeds(p.t.Context(), written, 100*time.Millisecond, func(context.Context) error {
+		if node = p.read(); node == nil || !right(node) {
+			return fmt.Errorf("the BpfNode is %+v", node)
 		}
-		select {
-		case <-ctx.Done():
-			p.t.Fatalf("after %v: %s: %+v", written, what, node)
-		case <-time.After(100 * time.Millisecond):
-		}
+		return nil
+	})
+	if err != nil {
+		p.t.Fatalf("%s: %v", what, err)
 	}
+	return node
 }
 
 func has(node *v1alpha1.BpfNode, programs []uint32) bool {

@@ -8,6 +8,7 @@
 package inspector
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 )
 
 const (
@@ -79,17 +81,20 @@ func (n *node) look(all bool) *v1alpha1.BpfNodeStatus {
 // right gets nil.
 func (n *node) await(id uint32, right func(*v1alpha1.BpfNodeProgram) bool) {
 	n.t.Helper()
-	deadline := time.After(within)
-	for {
+	n.eventually(func() error {
 		p := find(n.look(false), id)
-		if right(p) {
-			return
+		if !right(p) {
+			return fmt.Errorf("program %d is %s; couldn't be read: %v", id, describe(p), n.inventory.Failures())
 		}
-		select {
-		case <-deadline:
-			n.t.Fatalf("after %v program %d is %s; couldn't be read: %v", within, id, describe(p), n.inventory.Failures())
-		case <-time.After(pace):
-		}
+		return nil
+	})
+}
+
+// eventually waits until check returns nil, and calls it once in each of the inspector's rounds.
+func (n *node) eventually(check func() error) {
+	n.t.Helper()
+	if err := eventually.Succeeds(n.t.Context(), within, pace, func(context.Context) error { return check() }); err != nil {
+		n.t.Fatal(err)
 	}
 }
 

@@ -17,11 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 )
 
 // Environment variables in addition to KUBECONFIG: see `make test-tutorials`.
@@ -153,17 +153,15 @@ func older(node *corev1.Node, wanted *version.Version) string {
 // nothingIsLeft waits until only the previous objects exist.
 func nothingIsLeft(t *testing.T, objects *Objects, before sets.Set[string]) {
 	t.Helper()
-	var left sets.Set[string]
-	var problem error
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second, leftoversTimeout, true, func(ctx context.Context) (bool, error) {
-		// A busy API server can fail to respond.
-		var now sets.Set[string]
-		now, problem = objects.List(ctx)
-		left = now.Difference(before)
-		return problem == nil && left.Len() == 0, nil
+	err := eventually.Succeeds(t.Context(), leftoversTimeout, time.Second, func(ctx context.Context) error {
+		now, err := objects.List(ctx) // a busy API server can fail to respond
+		if left := now.Difference(before); err == nil && left.Len() > 0 {
+			return fmt.Errorf("objects are left: %q", sets.List(left))
+		}
+		return err
 	})
 	if err != nil {
-		t.Errorf("objects are left: %q: %v, %v", sets.List(left), err, problem)
+		t.Error(err)
 	}
 }
 

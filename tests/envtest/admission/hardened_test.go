@@ -21,7 +21,7 @@ import (
 
 // TestHardened applies config/hardened and its policies, as documented in docs/hardening.md.
 func TestHardened(t *testing.T) {
-	admin := newClient(t, envtest.Config(t))
+	admin := envtest.Client(t, envtest.Config(t))
 	for _, overlay := range []string{"config/hardened", "config/hardened/policies"} {
 		strict := client.WithFieldValidation(admin, metav1.FieldValidationStrict)
 		if err := envtest.Apply(t.Context(), strict, overlay, "Deployment"); err != nil {
@@ -65,7 +65,7 @@ func TestHardened(t *testing.T) {
 // TestPoliciesOfThePage checks that the API server accepts the BytecodePolicies in
 // docs/signed-bytecode.md.
 func TestPoliciesOfThePage(t *testing.T) {
-	admin := newClient(t, envtest.Config(t))
+	admin := envtest.Client(t, envtest.Config(t))
 	page, err := os.ReadFile("../../../docs/signed-bytecode.md")
 	if err != nil {
 		t.Fatal(err)

@@ -26,10 +26,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -123,16 +121,6 @@ type node struct {
 	watched map[string]bool
 }
 
-var scheme = runtime.NewScheme()
-
-func init() {
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, v1alpha1.Install} {
-		if err := add(scheme); err != nil {
-			panic(err)
-		}
-	}
-}
-
 // start creates a node with a running agent. The test's name determines the node's name.
 func start(t *testing.T) *node {
 	t.Helper()
@@ -143,12 +131,7 @@ func start(t *testing.T) *node {
 
 func startNamed(t *testing.T, name string, labels map[string]string) *node {
 	t.Helper()
-	config := envtest.Config(t)
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{t: t, name: name, client: c, daemon: daemontest.New(t.TempDir()), store: t.TempDir(), changes: t.TempDir(), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
+	n := &node{t: t, name: name, client: envtest.Client(t, envtest.Config(t)), daemon: daemontest.New(t.TempDir()), store: t.TempDir(), changes: t.TempDir(), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
 	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	n.startAgent()
 	t.Cleanup(func() { n.stop() })

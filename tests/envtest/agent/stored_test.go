@@ -222,7 +222,7 @@ func (n *node) loaded(objects ...*unstructured.Unstructured) {
 // schemas replaces the schemas of all specs, and returns the previous ones.
 func (n *node) schemas(by func(kind string) apiextensionsv1.JSONSchemaProps) map[string]apiextensionsv1.JSONSchemaProps {
 	n.t.Helper()
-	c, before := definitions(n.t), map[string]apiextensionsv1.JSONSchemaProps{}
+	c, before := envtest.Client(n.t, envtest.Config(n.t)), map[string]apiextensionsv1.JSONSchemaProps{}
 	for _, kind := range v1alpha1.UserKinds {
 		n.eventually("the definition of "+kind.Name, func() error {
 			var d apiextensionsv1.CustomResourceDefinition

@@ -7,16 +7,13 @@ package inspector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/objects"
@@ -31,14 +28,7 @@ var long = strings.Repeat("a", 63) + strings.Repeat("."+strings.Repeat("b", 62),
 
 func TestObjects(t *testing.T) {
 	config := envtest.Config(t)
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	admin, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := envtest.Client(t, config)
 	// The test also acts as the agent, which others are forbidden to do.
 	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"); err != nil {
 		t.Fatal(err)
@@ -73,22 +63,21 @@ func TestObjects(t *testing.T) {
 	create(namespaced, func() { namespaced.Status.Links = links })
 
 	t.Run("reports of this node", func(t *testing.T) {
-		var owners []string
 		// They come from the API server's cache, which can be behind the storage.
-		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		envtest.Eventually(t, "both", func(ctx context.Context) error {
 			reports, err := cluster.Reports(ctx)
-			owners = nil
+			var owners []string
 			for _, r := range reports {
 				for _, l := range r.Links {
 					owners = append(owners, r.Owner.String()+" "+string(r.UID)+" "+r.Type+" "+l.AttachPoint)
 				}
 			}
 			slices.Sort(owners)
-			return slices.Equal(owners, []string{"XdpNsProgram default/" + long + " uid-of-it xdp eth0", "XdpProgram drop uid-of-it xdp eth0"}), err
+			if !slices.Equal(owners, []string{"XdpNsProgram default/" + long + " uid-of-it xdp eth0", "XdpProgram drop uid-of-it xdp eth0"}) {
+				return errors.Join(fmt.Errorf("the owners are %q", owners), err)
+			}
+			return err
 		})
-		if err != nil {
-			t.Errorf("got %q, %v", owners, err)
-		}
 	})
 
 	t.Run("what was told", func(t *testing.T) {

@@ -62,10 +62,7 @@ func TestConstraints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := envtest.Client(t, config)
 	if err := envtest.Apply(t.Context(), c, "config/openshift", "Deployment", "ServiceMonitor", "PodMonitor", "PrometheusRule"); err != nil {
 		t.Fatal(err)
 	}

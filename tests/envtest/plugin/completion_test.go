@@ -16,8 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -40,17 +38,7 @@ func TestCompletionInBash(t *testing.T) {
 		prerequisite.Missing(t, "bash-completion isn't installed: run `make deps`", prerequisite.BashCompletion)
 	}
 
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.Install(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := envtest.Client(t, config)
 	code := v1alpha1.BytecodeSelector{Path: new("/counter.o")}
 	cluster := &v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: "counter"}}
 	cluster.Spec.ByteCode, cluster.Spec.BpfFunctionName, cluster.Spec.Names = code, "count", []string{"syscalls/sys_enter_kill"}
@@ -65,7 +53,7 @@ func TestCompletionInBash(t *testing.T) {
 		})
 	}
 
-	shell := newShell(t, plugin, kubeconfigOf(t, config))
+	shell := newShell(t, plugin, envtest.Kubeconfig(t))
 	const tab = "\t"
 	for name, row := range map[string]struct{ typed, want string }{
 		"a command":         {"kubectl bpfman wh" + tab, "kubectl bpfman why"},
