@@ -27,7 +27,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -35,7 +34,9 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 	"github.com/bpfman/bpfman-operator/tests/restarts"
 )
 
@@ -204,33 +205,19 @@ func (w *world) onNode(ctx context.Context, nodeName string, command ...string) 
 }
 
 // ask runs a command of the node probe on a node, and decodes its output.
-func ask[T any](ctx context.Context, w *world, nodeName string, command ...string) (answer T, err error) {
-	out, err := w.onNode(ctx, nodeName, append([]string{probeOf(nodeName)}, command...)...)
-	if err != nil || len(out) == 0 {
-		return answer, err
-	}
-	if err := json.Unmarshal(out, &answer); err != nil {
-		return answer, fmt.Errorf("%s on node %s: answer: %w", strings.Join(command, " "), nodeName, err)
-	}
-	return answer, nil
+func ask[T any](ctx context.Context, w *world, nodeName string, command ...string) (T, error) {
+	return probe.Ask[T](ctx, func(ctx context.Context, command ...string) ([]byte, error) {
+		return w.onNode(ctx, nodeName, append([]string{probeOf(nodeName)}, command...)...)
+	}, command...)
 }
 
 // await polls until do succeeds. When the time is over, it returns the last error of do.
 func await(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, interval, timeout, true, func(ctx context.Context) (bool, error) {
+	return eventually.Succeeds(ctx, timeout, interval, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
-		err := do(ctx)
-		if err != nil && (last == nil || ctx.Err() == nil) {
-			last = err
-		}
-		return err == nil, nil
+		return do(ctx)
 	})
-	if err != nil {
-		return fmt.Errorf("waited %v: %w", timeout, errors.Join(last, err))
-	}
-	return nil
 }
 
 // refused reports whether an API server has rejected a request permanently.

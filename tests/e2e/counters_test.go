@@ -21,6 +21,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
 
@@ -217,7 +218,7 @@ func podsOf(ctx context.Context, t *testing.T, ds *appsv1.DaemonSet) []*corev1.P
 		var states []string
 		for i := range pods.Items {
 			states = append(states, podState(&pods.Items[i]))
-			if ready(&pods.Items[i]) {
+			if probe.Ready(&pods.Items[i]) {
 				out = append(out, &pods.Items[i])
 			}
 		}

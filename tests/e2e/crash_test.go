@@ -20,6 +20,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 	"github.com/bpfman/bpfman-operator/tests/restarts"
 )
 
@@ -168,7 +169,7 @@ func awaitRunning(ctx context.Context, t *testing.T) {
 		var states []string
 		for i := range pods.Items {
 			// The kubelet might not have noticed yet that a container was killed.
-			ok = ok && ready(&pods.Items[i])
+			ok = ok && probe.Ready(&pods.Items[i])
 			states = append(states, podState(&pods.Items[i]))
 		}
 		running := map[string]int{} // the number of nodes, by component

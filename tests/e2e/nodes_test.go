@@ -21,6 +21,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 	readerpod "github.com/bpfman/bpfman-operator/tests/reader"
 )
 
@@ -194,7 +195,7 @@ func TestNodesRollOut(t *testing.T) {
 			}
 			up := map[string]bool{}
 			for i := range pods {
-				up[pods[i].Spec.NodeName] = up[pods[i].Spec.NodeName] || ready(&pods[i]) && pods[i].DeletionTimestamp == nil
+				up[pods[i].Spec.NodeName] = up[pods[i].Spec.NodeName] || probe.Ready(&pods[i]) && pods[i].DeletionTimestamp == nil
 			}
 			down := len(under.nodes())
 			for _, isUp := range up {
