@@ -94,7 +94,7 @@ type use struct {
 // ConfigMap, and the CSIDriver. `make test-e2e` runs all tests on any installation.
 var telling = []use{
 	{"TestEveryKind", TestEveryKind},
-	{"TestNamespaced", TestNamespaced},
+	{"TestNamespacedIsReloaded", TestNamespacedIsReloaded},
 	{"TestClusterAccessByRBAC", TestClusterAccessByRBAC},
 	{"TestModesOfMaps", TestModesOfMaps},
 	{"TestRunningPodFollowsItsProgram", TestRunningPodFollowsItsProgram},
