@@ -70,16 +70,21 @@ func Kubeconfig(tb testing.TB) string {
 // KubeconfigOf returns the path of a file with a configuration.
 func KubeconfigOf(tb testing.TB, c *rest.Config) string {
 	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "kubeconfig")
+	if err := WriteKubeconfig(path, c); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// WriteKubeconfig writes a configuration to a file.
+func WriteKubeconfig(path string, c *rest.Config) error {
 	access := clientcmdapi.NewConfig()
 	access.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
 	access.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken}
 	access.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
 	access.CurrentContext = "test"
-	path := filepath.Join(tb.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*access, path); err != nil {
-		tb.Fatal(err)
-	}
-	return path
+	return clientcmd.WriteToFile(*access, path)
 }
 
 // Cluster is the API server, with what kubectl needs to reach it.

@@ -22,8 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlenvtest "sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -161,15 +159,8 @@ func (c *controlPlane) as(account string) *rest.Config { return rest.CopyConfig(
 
 // kubeconfig writes a configuration to a file.
 func (c *controlPlane) kubeconfig(name string, config *rest.Config) (string, error) {
-	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{
-		Token: config.BearerToken, ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
-	}
-	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	kubeconfig.CurrentContext = name
 	path := filepath.Join(c.dir, name+".kubeconfig")
-	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
+	if err := envtest.WriteKubeconfig(path, config); err != nil {
 		return "", fmt.Errorf("write kubeconfig of %s: %w", name, err)
 	}
 	return path, nil

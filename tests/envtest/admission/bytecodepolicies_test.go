@@ -242,7 +242,7 @@ func TestBytecodePoliciesMatchAtAdmission(t *testing.T) {
 	j := newJudge(t)
 	objects := map[string]v1alpha1.UserObject{}
 	for _, kind := range v1alpha1.UserKinds {
-		objects[kind.Name] = objectOf(t, kind, simple)
+		objects[kind.Name] = envtest.Object(t, kind, "x", envtest.Spec(kind.Name))
 		objects[kind.Name].GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "evil.com/x"}}
 	}
 	for name, match := range map[string]v1alpha1.BytecodePolicyMatch{
@@ -574,7 +574,7 @@ func (r random) object(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject]) v1
 	for range r.IntN(5) {
 		types = append(types, pick(r, members))
 	}
-	o := objectOf(t, kind, r.program, types...)
+	o := objectOf(t, kind, r.program, types)
 	o.GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: pick(r, []string{
 		"busybox", "quay.io/acme/x", "quay.io/acme/x:v1", "quay.io/a/b/x:w", "quay.io/acme/x" + someDigest, "QUAY.IO:443/acme/x:v2" + someDigest, "quay.io/Odd/x",
 	})}}
@@ -614,16 +614,9 @@ func (r random) interfaces() map[string]any {
 	return map[string]any{"interfaces": some(r, "eth0", "eth1", "br-lan", "lo", ".", "e\\E")}
 }
 
-// simple returns the fields that the API server requires of programs.
-func simple() map[string]any {
-	return map[string]any{
-		"interfaceselector": map[string]any{"interfaces": []string{"eth0"}}, "direction": "ingress", "target": "libc", "names": []string{"syscalls/sys_enter_kill"},
-	}
-}
-
 // objectOf returns an object whose program has those of the fields that its type has, or an application with members
 // of the types.
-func objectOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func() map[string]any, members ...v1alpha1.EBPFProgType) v1alpha1.UserObject {
+func objectOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func() map[string]any, members []v1alpha1.EBPFProgType) v1alpha1.UserObject {
 	t.Helper()
 	program := func() map[string]any {
 		f := fields()
@@ -640,17 +633,9 @@ func objectOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func
 		}
 		spec = map[string]any{"programs": programs}
 	}
-	content, err := json.Marshal(map[string]any{"spec": spec})
+	content, err := json.Marshal(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := kind.New()
-	if err := json.Unmarshal(content, o); err != nil {
-		t.Fatal(err)
-	}
-	o.SetName("x")
-	if kind.Namespaced {
-		o.SetNamespace(metav1.NamespaceDefault)
-	}
-	return o
+	return envtest.Object(t, kind, "x", string(content))
 }

@@ -28,42 +28,20 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
-// members contains the required fields of each type of program, except for containers.
-var members = map[string]string{
-	"Fentry":     `"bpffunctionname":"f","func_name":"do_unlinkat"`,
-	"Fexit":      `"bpffunctionname":"f","func_name":"do_unlinkat"`,
-	"Kprobe":     `"bpffunctionname":"f","func_name":"do_unlinkat"`,
-	"Kretprobe":  `"bpffunctionname":"f","func_name":"do_unlinkat"`,
-	"TC":         `"bpffunctionname":"f","interfaceselector":{"interfaces":["eth0"]},"priority":0,"direction":"ingress"`,
-	"TCX":        `"bpffunctionname":"f","interfaceselector":{"interfaces":["eth0"]},"priority":0,"direction":"ingress"`,
-	"Tracepoint": `"bpffunctionname":"f","names":["a/x"]`,
-	"Uprobe":     `"bpffunctionname":"f","target":"libc"`,
-	"Uretprobe":  `"bpffunctionname":"f","target":"libc"`,
-	"XDP":        `"bpffunctionname":"f","interfaceselector":{"interfaces":["eth0"]},"priority":0`,
-}
-
 // valid returns the spec of an object of a kind, for this node. An application has one
 // member with the type. Other kinds ignore the type.
 func (n *node) valid(kind v1alpha1.Kind[v1alpha1.UserObject], memberType string) map[string]any {
 	n.t.Helper()
-	containers := ""
-	if kind.Namespaced {
-		containers = `,"containers":{"pods":{}}`
-	}
-	own := ""
+	var types []string
 	if strings.HasSuffix(kind.Name, "Application") {
-		own = `"programs":[{"type":"` + memberType + `","` + strings.ToLower(memberType) + `":{` + members[memberType] + containers + `}}]`
-	}
-	for name, fields := range members {
-		if short := strings.TrimSuffix(strings.TrimSuffix(kind.Name, "Program"), "Ns"); strings.EqualFold(short, name) {
-			own = fields + containers
-		}
+		types = []string{memberType}
 	}
 	var spec map[string]any
-	text := `{"nodeselector":{"matchLabels":{"test":"` + n.name + `"}},"bytecode":{"path":"/object.o"},` + own + `}`
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
-		n.t.Fatalf("%s: %v", text, err)
+	if err := json.Unmarshal([]byte(envtest.Spec(kind.Name, types...)), &spec); err != nil {
+		n.t.Fatal(err)
 	}
+	spec["nodeselector"] = map[string]any{"matchLabels": map[string]any{"test": n.name}}
+	spec["bytecode"] = map[string]any{"path": "/object.o"}
 	return spec
 }
 
@@ -131,12 +109,8 @@ func (n *node) odd(kind v1alpha1.Kind[v1alpha1.UserObject], schema apiextensions
 	out := map[string]*unstructured.Unstructured{}
 	for i, f := range fields(schema, nil) {
 		path, memberType := f.path, "XDP"
-		if len(path) > 2 && path[0] == "programs" {
-			for t := range members {
-				if strings.EqualFold(t, path[2]) {
-					memberType = t
-				}
-			}
+		if len(path) > 2 && path[0] == "programs" && envtest.Program(path[2]) != "" {
+			memberType = path[2]
 		}
 		spoiled, _ := spoil(n.valid(kind, memberType), path, f.wrong).(map[string]any)
 		name := fmt.Sprintf("odd-%s-%d", strings.ToLower(kind.Name), i)

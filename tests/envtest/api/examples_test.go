@@ -4,7 +4,6 @@
 package api
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
@@ -108,24 +107,6 @@ func set(t *testing.T, content map[string]any, path []string, value any, alone i
 	}
 }
 
-// withMembers gives an application a member of each type.
-func withMembers(t *testing.T, application *unstructured.Unstructured, types []apiextensionsv1.JSON) map[string]any {
-	t.Helper()
-	var programs []any
-	for _, name := range types {
-		kind := strings.Trim(string(name.Raw), `"`)
-		fields := members[strings.ToLower(kind)]
-		if application.GetKind() == "BpfNsApplication" {
-			fields += "," + nsContainers
-		}
-		programs = append(programs, decode(t, fmt.Sprintf(`{"type":%s,%q:{%s}}`, name.Raw, strings.ToLower(kind), fields)))
-	}
-	if err := unstructured.SetNestedSlice(application.Object, programs, "spec", "programs"); err != nil {
-		t.Fatal(err)
-	}
-	return application.Object
-}
-
 // TestExamples_AreAccepted sets each field to each example in its description, in a sample and in the smallest object,
 // with the field's siblings, and without those at one level. The API server has to accept one of these objects.
 func TestExamples_AreAccepted(t *testing.T) {
@@ -156,13 +137,16 @@ func TestExamples_AreAccepted(t *testing.T) {
 					t.Fatal(err)
 				}
 				var bases []map[string]any
-				if minimal[k.name] != "" {
+				if ok {
 					smallest := object(t, k, "example", "")
 					if programs, ok := spec.Properties["programs"]; ok {
-						bases = append(bases, withMembers(t, smallest, programs.Items.Schema.Properties["type"].Enum))
-					} else {
-						bases = append(bases, smallest.Object)
+						var types []string
+						for _, name := range programs.Items.Schema.Properties["type"].Enum {
+							types = append(types, strings.Trim(string(name.Raw), `"`))
+						}
+						smallest.Object["spec"] = decode(t, envtest.Spec(k.name, types...))
 					}
+					bases = append(bases, smallest.Object)
 				}
 				for _, sample := range samples {
 					if sample.GetKind() == k.name {

@@ -217,13 +217,7 @@ func TestEveryKindHasAStatus(t *testing.T) {
 	c := cluster(t)
 	for _, kind := range v1alpha1.UserKinds {
 		t.Run(kind.Name, func(t *testing.T) {
-			o := sample(t, kind.Name)
-			o.SetName(strings.ToLower(kind.Name) + "-status")
-			if kind.Namespaced {
-				o.SetNamespace("default")
-			} else {
-				o.SetNamespace("")
-			}
+			o := envtest.Object(t, kind, strings.ToLower(kind.Name)+"-status", envtest.Spec(kind.Name))
 			o.GetAppCommon().NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "no-such"}}
 			create(t, c, o)
 			envtest.Eventually(t, "status", func(ctx context.Context) error {

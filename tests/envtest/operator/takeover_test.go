@@ -5,6 +5,7 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,12 +35,7 @@ func TestUpstreamFinalizersOfObjects(t *testing.T) {
 	const users = "example.com/keep"
 	for _, kind := range v1alpha1.UserKinds {
 		t.Run(kind.Name, func(t *testing.T) {
-			o := sample(t, kind.Name)
-			o.SetName(strings.ToLower(kind.Name) + "-finalizer")
-			o.SetNamespace("")
-			if kind.Namespaced {
-				o.SetNamespace("default")
-			}
+			o := envtest.Object(t, kind, strings.ToLower(kind.Name)+"-finalizer", envtest.Spec(kind.Name))
 			o.SetFinalizers([]string{upstream.Finalizer, users})
 			create(t, c, o)
 			envtest.Eventually(t, "upstream's finalizer goes", func(ctx context.Context) error {
@@ -94,9 +90,10 @@ func TestUpstreamReports(t *testing.T) {
 	o := tracepoint("theirs", "theirs")
 	o.Finalizers = []string{upstream.Finalizer}
 	create(t, c, o)
-	namespaced := sample(t, "TcxNsProgram")
-	namespaced.SetName("theirs")
-	namespaced.SetNamespace("default")
+	namespaced := &v1alpha1.TcxNsProgram{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: metav1.NamespaceDefault}}
+	if err := json.Unmarshal([]byte(envtest.Spec("TcxNsProgram")), &namespaced.Spec); err != nil {
+		t.Fatal(err)
+	}
 	create(t, c, namespaced)
 	reports := []v1alpha1.ProgramObject{upstreamReport(t, c, "TracepointProgram", o, "theirs-a"), upstreamReport(t, c, "TcxNsProgram", namespaced, "theirs-a")}
 	ours := report(t, c, o, "theirs-a", v1alpha1.BpfProgCondLoaded.Condition())
