@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
@@ -22,16 +21,9 @@ import (
 func TestApplication(t *testing.T) {
 	requireType(t, "TCX")
 	requireType(t, "Tracepoint")
-	tcxMember := v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", on("lo")))}
-	kills := v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_enter_kill"))}
+	app := application("e2e-app")
+	kills, tcxMember := app.Spec.Programs[0], app.Spec.Programs[1]
 	sameFunction := v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_exit_kill"))}
-	app := &v1alpha1.BpfApplication{
-		ObjectMeta: metav1.ObjectMeta{Name: "e2e-app"},
-		Spec: v1alpha1.BpfApplicationSpec{
-			BpfAppCommon: of("go-app-counter"),
-			Programs:     []v1alpha1.BpfApplicationProgram{tcxMember, kills},
-		},
-	}
 	var before []node.Program
 	feature(t,
 		step{"the members are one load", func(ctx context.Context, s *testing.T) {
@@ -44,7 +36,7 @@ func TestApplication(t *testing.T) {
 		}},
 		step{"an attach point changes without a reload", func(ctx context.Context, s *testing.T) {
 			modify(ctx, s, app, func(a *v1alpha1.BpfApplication) {
-				a.Spec.Programs[1].Tracepoint.Names = []string{"syscalls/sys_enter_kill", "syscalls/sys_exit_kill"}
+				a.Spec.Programs[0].Tracepoint.Names = []string{"syscalls/sys_enter_kill", "syscalls/sys_exit_kill"}
 			})
 			awaitSuccess(ctx, s, app)
 			now := exactly(ctx, s, app, 2)
@@ -82,10 +74,7 @@ func TestApplication(t *testing.T) {
 func TestNamespacedIsReloaded(t *testing.T) {
 	requireType(t, "TCX")
 	const space = "e2e-tenant"
-	program := &v1alpha1.TcxNsProgram{
-		ObjectMeta: metav1.ObjectMeta{Name: "e2e-tcx", Namespace: space},
-		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: tcxNsInfo(), BpfAppCommon: of("go-tcx-counter")},
-	}
+	program := tcxNs(space, "e2e-tcx")
 	target := reader(space, "target", program.Name, "tcx_stats_map")
 	target.Labels = map[string]string{"app": "target"}
 	ping := func(ctx context.Context, t *testing.T) { knock(ctx, t, target) }

@@ -228,21 +228,13 @@ func clusterKinds() []kindCase {
 		{&v1alpha1.KprobeProgram{ObjectMeta: named("kprobe"), Spec: v1alpha1.KprobeProgramSpec{
 			KprobeProgramInfo: kprobeInfo("kprobe_counter"), BpfAppCommon: of("go-kprobe-counter"),
 		}}, []string{"kprobe_stats_map"}, []string{"Kprobe"}},
-		{&v1alpha1.TcProgram{ObjectMeta: named("tc"), Spec: v1alpha1.TcProgramSpec{
-			TcProgramInfo: tcInfo(primary()), BpfAppCommon: of("go-tc-counter"),
-		}}, []string{"tc_stats_map"}, []string{"TC"}},
-		{&v1alpha1.TcxProgram{ObjectMeta: named("tcx"), Spec: v1alpha1.TcxProgramSpec{
-			TcxProgramInfo: tcxInfo("tcx_stats", primary()), BpfAppCommon: of("go-tcx-counter"),
-		}}, []string{"tcx_stats_map"}, []string{"TCX"}},
-		{&v1alpha1.TracepointProgram{ObjectMeta: named("tracepoint"), Spec: v1alpha1.TracepointProgramSpec{
-			TracepointProgramInfo: tracepointInfo(killCalls), BpfAppCommon: of("go-tracepoint-counter"),
-		}}, []string{"tracepoint_stats_map"}, []string{"Tracepoint"}},
+		{tc(named("tc"), primary()), []string{"tc_stats_map"}, []string{"TC"}},
+		{tcxCounter(named("tcx"), primary()), []string{"tcx_stats_map"}, []string{"TCX"}},
+		{tracepoint(kindsSpace + "-tracepoint"), []string{"tracepoint_stats_map"}, []string{"Tracepoint"}},
 		{&v1alpha1.UprobeProgram{ObjectMeta: named("uprobe"), Spec: v1alpha1.UprobeProgramSpec{
 			UprobeProgramInfo: uprobeInfo("uprobe_counter"), BpfAppCommon: of("go-uprobe-counter"),
 		}}, []string{"uprobe_stats_map"}, []string{node.ContainerUprobe}},
-		{&v1alpha1.XdpProgram{ObjectMeta: named("xdp"), Spec: v1alpha1.XdpProgramSpec{
-			XdpProgramInfo: xdpInfo(primary()), BpfAppCommon: of("go-xdp-counter"),
-		}}, []string{"xdp_stats_map"}, []string{"XDP"}},
+		{xdp(named("xdp"), primary()), []string{"xdp_stats_map"}, []string{"XDP"}},
 	}
 }
 
@@ -251,9 +243,7 @@ func namespacedKinds() []kindCase {
 		{&v1alpha1.TcNsProgram{ObjectMeta: namedNs("tc"), Spec: v1alpha1.TcNsProgramSpec{
 			TcNsProgramInfo: tcNsInfo(), BpfAppCommon: of("go-tc-counter"),
 		}}, []string{"tc_stats_map"}, []string{"TC"}},
-		{&v1alpha1.TcxNsProgram{ObjectMeta: namedNs("tcx"), Spec: v1alpha1.TcxNsProgramSpec{
-			TcxNsProgramInfo: tcxNsInfo(), BpfAppCommon: of("go-tcx-counter"),
-		}}, []string{"tcx_stats_map"}, []string{"TCX"}},
+		{tcxNs(kindsSpace, "tcx"), []string{"tcx_stats_map"}, []string{"TCX"}},
 		{&v1alpha1.UprobeNsProgram{ObjectMeta: namedNs("uprobe"), Spec: v1alpha1.UprobeNsProgramSpec{
 			UprobeNsProgramInfo: uprobeNsInfo("uretprobe_counter"), BpfAppCommon: of("go-uretprobe-counter"),
 		}}, []string{"uretprobe_stats_map"}, []string{node.ContainerUprobe}},

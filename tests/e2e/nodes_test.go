@@ -15,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,10 +72,7 @@ func TestNodesSelected(t *testing.T) {
 			requireMachines(s)
 			machine(ctx, s, joined, "remove-node")
 			attachedOn(ctx, s, o, []string{third})
-			await(ctx, s, "its BpfNode is gone", func(ctx context.Context) (bool, string) {
-				err := under.Get(ctx, client.ObjectKey{Name: joined}, &v1alpha1.BpfNode{})
-				return apierrors.IsNotFound(err), fmt.Sprint(err)
-			})
+			awaitGone(ctx, s, &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: joined}})
 		}},
 	)
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -115,20 +114,11 @@ func TestSeveralVolumesInAPod(t *testing.T) {
 	requireType(t, "TCX")
 	const space = "e2e-volumes"
 	program := tracepoint("e2e-volumes")
-	application := &v1alpha1.BpfApplication{
-		ObjectMeta: metav1.ObjectMeta{Name: "e2e-volumes-app"},
-		Spec: v1alpha1.BpfApplicationSpec{
-			BpfAppCommon: of("go-app-counter"),
-			Programs: []v1alpha1.BpfApplicationProgram{
-				{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_enter_kill"))},
-				{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", on("lo")))},
-			},
-		},
-	}
+	app := application("e2e-volumes-app")
 	pod := reader(space, "reader", program.Name, "tracepoint_stats_map")
 	second := pod.Spec.Volumes[0].DeepCopy()
 	second.Name = "all"
-	second.CSI.VolumeAttributes = map[string]string{v1alpha1.VolumeAttributeProgram: application.Name, v1alpha1.VolumeAttributeMaps: "*"}
+	second.CSI.VolumeAttributes = map[string]string{v1alpha1.VolumeAttributeProgram: app.Name, v1alpha1.VolumeAttributeMaps: "*"}
 	third := second.DeepCopy()
 	third.Name = "member"
 	third.CSI.VolumeAttributes[v1alpha1.VolumeAttributeMaps] = "tcx_stats_map, tracepoint_stats_map"
@@ -140,7 +130,7 @@ func TestSeveralVolumesInAPod(t *testing.T) {
 	feature(t, step{"each has its maps", func(ctx context.Context, s *testing.T) {
 		namespace(ctx, t, space)
 		create(ctx, t, program)
-		create(ctx, t, application)
+		create(ctx, t, app)
 		create(ctx, t, pod)
 		awaitReady(ctx, s, pod)
 		for path, want := range map[string][]string{

@@ -147,8 +147,14 @@ func componentPods(ctx context.Context) ([]corev1.Pod, error) {
 // setOperatorImage changes the operator's image, and waits until it runs.
 func setOperatorImage(ctx context.Context, t *testing.T, image string) {
 	t.Helper()
+	changeOperator(ctx, t, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+}
+
+// changeOperator changes the operator's Deployment, and waits until exactly its replicas run.
+func changeOperator(ctx context.Context, t *testing.T, change func(*appsv1.Deployment)) {
+	t.Helper()
 	d := operatorDeployment()
-	modify(ctx, t, d, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+	modify(ctx, t, d, change)
 	awaitFor(ctx, t, recovery, "the operator is rolled out", func(ctx context.Context) (bool, string) {
 		if err := under.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil {
 			return false, err.Error()

@@ -77,12 +77,8 @@ func TestDiscoveredInterfaces(t *testing.T) {
 	const first, second = "e2edisc1", "e2edisc2"
 	onHost := tcx("e2e-discovered", "")
 	onHost.Spec.InterfaceSelector = discovered("/^e2edisc[0-9]$/")
-	info := tcxNsInfo()
-	info.InterfaceSelector = discovered() // all but lo
-	inPods := &v1alpha1.TcxNsProgram{
-		ObjectMeta: metav1.ObjectMeta{Name: "discovered", Namespace: discoverySpace},
-		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: info, BpfAppCommon: of("go-tcx-counter")},
-	}
+	inPods := tcxNs(discoverySpace, "discovered")
+	inPods.Spec.InterfaceSelector = discovered() // all but lo
 	pod := selectedPod(discoverySpace, "web", "target")
 	inPod := func(name string) string { return name + " ingress in pod " + discoverySpace + "/web" }
 	var links, podLinks map[string][]uint32
@@ -140,10 +136,7 @@ func TestDiscoveredInterfaces(t *testing.T) {
 func TestNothingToAttachTo(t *testing.T) {
 	requireType(t, "TCX")
 	const space = "e2e-idle"
-	inPods := &v1alpha1.TcxNsProgram{
-		ObjectMeta: metav1.ObjectMeta{Name: "idle", Namespace: space},
-		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: tcxNsInfo(), BpfAppCommon: of("go-tcx-counter")},
-	}
+	inPods := tcxNs(space, "idle")
 	onHost := tcx("e2e-idle", "")
 	onHost.Spec.InterfaceSelector = discovered("e2eidle")
 	idle := func(ctx context.Context, t *testing.T, o v1alpha1.UserObject, is v1alpha1.BpfProgramConditionType, reason string) {
@@ -221,14 +214,14 @@ func TestContainers(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: selectedSpace}
 	}
-	network, all, second := tcxNsInfo(), uprobeNsInfo("uprobe_counter"), uprobeNsInfo("uprobe_counter")
-	network.InterfaceSelector.Interfaces = &[]string{"lo"}
+	all, second := uprobeNsInfo("uprobe_counter"), uprobeNsInfo("uprobe_counter")
 	second.Containers.ContainerNames = &[]string{"second"}
 	var (
-		inNetworks   = &v1alpha1.TcxNsProgram{ObjectMeta: meta("networks"), Spec: v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: network, BpfAppCommon: of("go-tcx-counter")}}
+		inNetworks   = tcxNs(selectedSpace, "networks")
 		inContainers = &v1alpha1.UprobeNsProgram{ObjectMeta: meta("containers"), Spec: v1alpha1.UprobeNsProgramSpec{UprobeNsProgramInfo: all, BpfAppCommon: of("go-uprobe-counter")}}
 		byName       = &v1alpha1.UprobeNsProgram{ObjectMeta: meta("by-name"), Spec: v1alpha1.UprobeNsProgramSpec{UprobeNsProgramInfo: second, BpfAppCommon: of("go-uprobe-counter")}}
 	)
+	inNetworks.Spec.InterfaceSelector = on("lo")
 	two := selectedPod(selectedSpace, "two", "first", "second")
 	onHost := selectedPod(selectedSpace, "on-host", "target")
 	onHost.Spec.HostNetwork = true

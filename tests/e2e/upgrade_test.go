@@ -164,18 +164,7 @@ func newTraffic(t *testing.T, space, iface string) *traffic {
 	tr := &traffic{
 		space: space, iface: iface,
 		objects: map[string]v1alpha1.UserObject{
-			"XDP": &v1alpha1.XdpProgram{ObjectMeta: meta("xdp"), Spec: v1alpha1.XdpProgramSpec{
-				XdpProgramInfo: xdpInfo(at),
-				BpfAppCommon:   of("go-xdp-counter"),
-			}},
-			"TC": &v1alpha1.TcProgram{ObjectMeta: meta("tc"), Spec: v1alpha1.TcProgramSpec{
-				TcProgramInfo: tcInfo(at),
-				BpfAppCommon:  of("go-tc-counter"),
-			}},
-			"TCX": &v1alpha1.TcxProgram{ObjectMeta: meta("tcx"), Spec: v1alpha1.TcxProgramSpec{
-				TcxProgramInfo: tcxInfo("tcx_stats", at),
-				BpfAppCommon:   of("go-tcx-counter"),
-			}},
+			"XDP": xdp(meta("xdp"), at), "TC": tc(meta("tc"), at), "TCX": tcxCounter(meta("tcx"), at),
 		},
 		maps: map[string]string{"XDP": "xdp_stats_map", "TC": "tc_stats_map", "TCX": "tcx_stats_map"},
 	}

@@ -19,7 +19,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -199,10 +198,7 @@ func asAgent(t *testing.T) client.Client {
 func awaitTakenOver(ctx context.Context, t *testing.T, objects []v1alpha1.UserObject, reports []v1alpha1.ProgramObject) {
 	t.Helper()
 	for _, r := range reports {
-		await(ctx, t, "upstream's report "+r.GetName()+" is gone", func(ctx context.Context) (bool, string) {
-			err := under.Get(ctx, client.ObjectKeyFromObject(r), r)
-			return apierrors.IsNotFound(err), fmt.Sprint(r.GetFinalizers(), err)
-		})
+		awaitGone(ctx, t, r)
 	}
 	held := []client.Object{configMap(), nodeComponents()}
 	for _, o := range objects {
@@ -215,10 +211,7 @@ func awaitTakenOver(ctx context.Context, t *testing.T, objects []v1alpha1.UserOb
 		})
 	}
 	for _, o := range upstream.Only(bpfmanSpace) {
-		await(ctx, t, fmt.Sprintf("%T %s is gone", o, o.GetName()), func(ctx context.Context) (bool, string) {
-			err := under.Get(ctx, client.ObjectKeyFromObject(o), o)
-			return apierrors.IsNotFound(err), fmt.Sprint(err)
-		})
+		awaitGone(ctx, t, o)
 	}
 	env := get(ctx, t, nodeComponents()).Spec.Template.Spec.Containers[0].Env
 	if env[0].ValueFrom != nil || env[0].Value == "" {
@@ -329,19 +322,7 @@ func ofEachKind(ctx context.Context, t *testing.T, space string) []v1alpha1.User
 // scaleOperator sets the number of the operator's replicas, and waits for them.
 func scaleOperator(ctx context.Context, t *testing.T, replicas int32) {
 	t.Helper()
-	d := operatorDeployment()
-	modify(ctx, t, d, func(d *appsv1.Deployment) { d.Spec.Replicas = new(replicas) })
-	awaitFor(ctx, t, recovery, fmt.Sprintf("%d operators run", replicas), func(ctx context.Context) (bool, string) {
-		if err := under.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil {
-			return false, err.Error()
-		}
-		var pods corev1.PodList
-		if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
-			return false, err.Error()
-		}
-		s := d.Status
-		return s.ObservedGeneration == d.Generation && s.AvailableReplicas == replicas && len(pods.Items) == int(replicas), fmt.Sprintf("%+v, %d pods", s, len(pods.Items))
-	})
+	changeOperator(ctx, t, func(d *appsv1.Deployment) { d.Spec.Replicas = new(replicas) })
 }
 
 // modifyAs is modify with the field manager of upstream's operator.
