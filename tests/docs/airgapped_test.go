@@ -5,7 +5,6 @@ package docs
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/configuration"
+	"github.com/bpfman/bpfman-operator/tests/makefile"
 )
 
 // TestAirGappedPage follows the page about clusters without internet access up to the manifests. Its table must
@@ -122,9 +122,7 @@ func build(t *testing.T, overlay string) string {
 // withImages replaces images like make with these variables.
 func withImages(t *testing.T, manifests string, variables []string) string {
 	t.Helper()
-	arguments := append([]string{"--no-print-directory", "-C", root, "--eval", "with-images: ; @$(WITH_IMAGES)", "with-images"}, variables...)
-	command := exec.CommandContext(t.Context(), "make", arguments...)
-	command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
+	command := makefile.Command(t, root, append([]string{"--eval", "with-images: ; @$(WITH_IMAGES)", "with-images"}, variables...)...)
 	command.Stdin = strings.NewReader(manifests)
 	output, err := command.Output()
 	if err != nil {

@@ -5,12 +5,13 @@ package docs
 
 import (
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/tests/makefile"
 )
 
 // TestInstallAndUninstall checks that the targets that test installations run the commands
@@ -92,14 +93,8 @@ func TestUninstallChecksFirst(t *testing.T) {
 // dryRun returns the commands of a target, on a cluster that the Makefile doesn't know.
 func dryRun(t *testing.T, target string) []string {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", root, target)
-	command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=", "KUBECONFIG=/elsewhere")
-	output, err := command.Output()
-	if err != nil {
-		t.Fatalf("make --dry-run %s: %v", target, err)
-	}
 	var lines []string
-	for line := range strings.Lines(string(output)) {
+	for line := range strings.Lines(makefile.DryRun(t, root, []string{"KUBECONFIG=/elsewhere"}, target)) {
 		lines = append(lines, withoutPaths(line))
 	}
 	return lines

@@ -5,7 +5,6 @@ package docs
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/tests/makefile"
 )
 
 // promised are the targets in the original developer guide of the project, by group and in its order.
@@ -48,10 +48,7 @@ var (
 // help runs `make`, and returns its lines, its groups in order, and the group of each target.
 func help(t *testing.T) (lines, groups []string, groupOf map[string]string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", root)
-	// The make that runs this test can have other targets and variables.
-	command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
-	output, err := command.Output()
+	output, err := makefile.Command(t, root).Output()
 	if err != nil {
 		t.Fatalf("make: %v", err)
 	}
