@@ -6,14 +6,11 @@ package docs
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
 
-var testLink = regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)\)`)
-
-// TestPromisesAreTested checks that the tests in each row of the table of promises exist.
+// TestPromisesAreTested checks that each row of the table of promises names a test. TestNamedTests checks that it exists.
 func TestPromisesAreTested(t *testing.T) {
 	const path = "docs/reliability.md"
 	text, err := os.ReadFile(filepath.Join(root, path))
@@ -32,17 +29,8 @@ func TestPromisesAreTested(t *testing.T) {
 			continue
 		}
 		rows++
-		tests := testLink.FindAllStringSubmatch(cells[3], -1)
-		if len(tests) == 0 {
+		if !testLink.MatchString(cells[3]) {
 			t.Errorf("%s: no test of %q", path, strings.TrimSpace(cells[1]))
-		}
-		for _, test := range tests {
-			source, err := os.ReadFile(filepath.Join(root, filepath.Dir(path), test[2]))
-			if err != nil {
-				t.Errorf("%s: %s: %v", path, test[1], err)
-			} else if !strings.Contains(string(source), "\nfunc "+test[1]+"(t *testing.T)") {
-				t.Errorf("%s: %s isn't in %s", path, test[1], test[2])
-			}
 		}
 	}
 	if rows < 10 {
