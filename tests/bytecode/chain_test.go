@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -240,9 +241,7 @@ func TestNamespacesAreNamedByWhatLasts(t *testing.T) {
 func (f *fixture) process(t *testing.T) *exec.Cmd {
 	t.Helper()
 	process := exec.CommandContext(t.Context(), "sleep", "infinity")
-	if err := f.InNetwork(process.Start); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.InNetwork(process.Start))
 	t.Cleanup(func() { endProcess(process) })
 	return process
 }
@@ -312,7 +311,5 @@ func (f *fixture) cable(t *testing.T) {
 // sendFrame sends a frame from one end of the cable.
 func (f *fixture) sendFrame(t *testing.T, from string) {
 	t.Helper()
-	if err := f.InNetwork(func() error { return node.SendFrame(from) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.InNetwork(func() error { return node.SendFrame(from) }))
 }

@@ -37,6 +37,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
@@ -138,17 +139,13 @@ func (n *node) startAgent() {
 // create creates an object that is deleted when the test ends.
 func (n *node) create(o client.Object) {
 	n.t.Helper()
-	if err := n.client.Create(n.t.Context(), o); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.client.Create(n.t.Context(), o))
 	n.t.Cleanup(func() { _ = n.client.Delete(context.Background(), o) })
 }
 
 func (n *node) delete(o client.Object) {
 	n.t.Helper()
-	if err := n.client.Delete(n.t.Context(), o); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.client.Delete(n.t.Context(), o))
 }
 
 // change edits an object.

@@ -35,6 +35,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 	"github.com/bpfman/bpfman-operator/tests/probe"
 	"github.com/bpfman/bpfman-operator/tests/restarts"
@@ -107,9 +108,7 @@ func connect(ctx context.Context, t *testing.T) *world {
 		t.Fatal(err)
 	}
 	config.QPS, config.Timeout = -1, callTimeout
-	if err := v1alpha1.Install(scheme.Scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v1alpha1.Install(scheme.Scheme))
 	w := &world{ids: map[string][]uint32{}, seenPrograms: map[uint32]bool{}, seenMaps: map[uint32]bool{}, others: map[types.UID]bool{}}
 	err = await(ctx, accepted, func(context.Context) (err error) {
 		w.Client, err = client.New(config, client.Options{Scheme: scheme.Scheme})
@@ -123,18 +122,14 @@ func connect(ctx context.Context, t *testing.T) *world {
 	}
 	w.restarts = restarts.NewLog(w, bpfmanSpace)
 	var nodes corev1.NodeList
-	if err := w.List(ctx, &nodes); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.List(ctx, &nodes))
 	var names []string
 	for _, n := range nodes.Items {
 		names = append(names, n.Name)
 	}
 	can := map[string]Ability{}
 	for _, name := range names {
-		if err := giveProbe(name); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, giveProbe(name))
 		trials, err := ask[[]node.Trial](ctx, w, name, "try", settings.bytecode)
 		if err != nil {
 			t.Fatal(err)
@@ -153,9 +148,7 @@ func connect(ctx context.Context, t *testing.T) *world {
 	}
 	w.m = NewModel(can, names)
 	var config0 corev1.ConfigMap
-	if err := w.Get(ctx, client.ObjectKey{Namespace: bpfmanSpace, Name: "bpfman-config"}, &config0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Get(ctx, client.ObjectKey{Namespace: bpfmanSpace, Name: "bpfman-config"}, &config0))
 	w.installed = config0.Data
 	return w
 }

@@ -30,6 +30,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/makefile"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const root = "../.."
@@ -57,10 +58,7 @@ func readPages(t *testing.T) []page {
 	}
 	var pages []page
 	for _, path := range paths {
-		content, err := os.ReadFile(filepath.Join(root, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, filepath.Join(root, path))
 		pages = append(pages, parse(path, string(content)))
 	}
 	return pages
@@ -142,9 +140,7 @@ func TestLinks(t *testing.T) {
 // without a kind is a part of an object, and must only be valid YAML.
 func TestManifests(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(appsv1.AddToScheme(scheme), corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(appsv1.AddToScheme(scheme), corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), v1alpha1.Install(scheme)))
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	objects := 0
 	for _, p := range readPages(t) {
@@ -219,18 +215,10 @@ func TestTargets(t *testing.T) {
 
 // TestConfigurationKeys checks that each key of the ConfigMap is documented.
 func TestConfigurationKeys(t *testing.T) {
-	manifest, err := os.ReadFile(filepath.Join(root, "config/bpfman-deployment/config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must.Read(t, filepath.Join(root, "config/bpfman-deployment/config.yaml"))
 	var configMap corev1.ConfigMap
-	if err := yaml.UnmarshalStrict(manifest, &configMap); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(root, "docs/configuration.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(manifest, &configMap))
+	page := must.Read(t, filepath.Join(root, "docs/configuration.md"))
 	for key := range configMap.Data {
 		if !bytes.Contains(page, []byte("| `"+key+"` |")) {
 			t.Errorf("docs/configuration.md: no key %s", key)

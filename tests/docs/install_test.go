@@ -4,7 +4,6 @@
 package docs
 
 import (
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -12,15 +11,13 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/tests/makefile"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestInstallAndUninstall checks that the targets that test installations run the commands
 // on the page about installing, in the same order.
 func TestInstallAndUninstall(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "docs/install.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(root, "docs/install.md"))
 	version := currentVersion(t)
 	release := "release-v" + version
 	// The page has the published chart, and the target has a packaged one.
@@ -64,10 +61,7 @@ func TestOldestKubernetes(t *testing.T) {
 		"hack/kubernetes/oldest/go.mod":     "k8s.io/kubernetes v1.30.",
 		"hack/kubernetes/gomod.sh":          "gomod.sh v1.30.",
 	} {
-		content, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, filepath.Join(root, file))
 		if !strings.Contains(string(content), want) {
 			t.Errorf("%s doesn't have %q", file, want)
 		}

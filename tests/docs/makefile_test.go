@@ -4,7 +4,6 @@
 package docs
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/makefile"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // promised are the targets in the original developer guide of the project, by group and in its order.
@@ -98,10 +98,7 @@ func TestHelp(t *testing.T) {
 // TestKindMounts checks that the mounts of kind's nodes include each of the host's /sys file systems that the
 // DaemonSet mounts.
 func TestKindMounts(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "hack/kind/cluster.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(root, "hack/kind/cluster.yaml"))
 	var cluster struct {
 		Kind       string `json:"kind"`
 		APIVersion string `json:"apiVersion"`
@@ -113,9 +110,7 @@ func TestKindMounts(t *testing.T) {
 			} `json:"extraMounts"`
 		} `json:"nodes"`
 	}
-	if err := yaml.UnmarshalStrict(content, &cluster); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(content, &cluster))
 	config, _, err := deploy.ParseConfig(map[string]string{deploy.KeyDaemonImage: "bpfman", deploy.KeyAgentImage: "agent", deploy.KeyCSIImage: "csi", deploy.KeyInspectorImage: "inspector"})
 	if err != nil {
 		t.Fatal(err)

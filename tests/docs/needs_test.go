@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // Scripts that replace the commands that the check uses.
@@ -27,14 +28,10 @@ func standIns(t *testing.T, commands map[string]string, tools ...string) string 
 	t.Helper()
 	dir := t.TempDir()
 	for name, script := range commands {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
 	}
 	for _, tool := range tools {
-		if err := os.Symlink(lookPath(t, tool), filepath.Join(dir, tool)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Symlink(lookPath(t, tool), filepath.Join(dir, tool)))
 	}
 	return dir
 }
@@ -183,9 +180,7 @@ func TestNeeds_OneNode(t *testing.T) {
 			dir := standIns(t, commands, "sed", "grep", "tail")
 			files := t.TempDir()
 			for file, content := range map[string]string{"status": "CapEff:\t" + c.capabilities + "\n", "mounts": c.mounts} {
-				if err := os.WriteFile(filepath.Join(files, file), []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(filepath.Join(files, file), []byte(content), 0o600))
 			}
 			command := exec.CommandContext(t.Context(), bash, filepath.Join(root, "hack/needs.sh"), "root", "apt", "go", "rust", "cgroup", "disk")
 			command.Env = []string{"PATH=" + dir, "HOME=/home/me", "STATUS=" + filepath.Join(files, "status"), "MOUNTS=" + filepath.Join(files, "mounts")}

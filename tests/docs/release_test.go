@@ -12,15 +12,13 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/tests/makefile"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // currentVersion returns the version in the Makefile.
 func currentVersion(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(root, "Makefile"))
 	found := regexp.MustCompile(`(?m)^override VERSION := .*,(\d+\.\d+\.\d+)\)$`).FindSubmatch(content)
 	if found == nil {
 		t.Fatal("the Makefile sets no VERSION")
@@ -51,16 +49,9 @@ func TestBump(t *testing.T) {
 		files = append(files, "hack/make/"+filepath.Base(path))
 	}
 	for _, file := range files {
-		content, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(filepath.Join(copied, filepath.Dir(file)), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(copied, file), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, filepath.Join(root, file))
+		must.Succeed(t, os.MkdirAll(filepath.Join(copied, filepath.Dir(file)), 0o750))
+		must.Succeed(t, os.WriteFile(filepath.Join(copied, file), content, 0o600))
 	}
 	bump := makefile.Command(t, copied, "bump", "NEW=98.7.6")
 	bump.Env = append(bump.Env, "VERSION=")
@@ -69,10 +60,7 @@ func TestBump(t *testing.T) {
 	}
 	bumped := 0
 	for _, file := range files {
-		content, err := os.ReadFile(filepath.Join(copied, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, filepath.Join(copied, file))
 		bumped += strings.Count(string(content), "98.7.6")
 		for line := range strings.Lines(string(content)) {
 			if strings.Contains(line, version) && !others.MatchString(line) {
@@ -93,14 +81,16 @@ func TestReleaseSettings(t *testing.T) {
 		expected               string
 	}{
 		"the default": {
-			nil, []string{"GITHUB_REPOSITORY=Some-One/Fork"},
+			nil,
+			[]string{"GITHUB_REPOSITORY=Some-One/Fork"},
 			"--version " + version + ` --registry "ghcr.io/some-one" --source https://github.com/Some-One/Fork`,
 		},
 		"an empty version":    {nil, []string{"VERSION="}, "--version " + version + " "},
 		"a tag":               {[]string{"VERSION=v1.8.7"}, nil, "--version 1.8.7 "},
 		"a tag in a variable": {nil, []string{"VERSION=v1.8.7-rc.1"}, "--version 1.8.7-rc.1 "},
 		"another registry": {
-			[]string{"REGISTRY=registry.example.com:5000/a/b"}, []string{"GITHUB_REPOSITORY=Some-One/Fork"},
+			[]string{"REGISTRY=registry.example.com:5000/a/b"},
+			[]string{"GITHUB_REPOSITORY=Some-One/Fork"},
 			`--registry "registry.example.com:5000/a/b" `,
 		},
 	} {

@@ -4,19 +4,17 @@
 package docs
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestPromisesAreTested checks that each row of the table of promises names a test. TestNamedTests checks that it exists.
 func TestPromisesAreTested(t *testing.T) {
 	const path = "docs/reliability.md"
-	text, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Read(t, filepath.Join(root, path))
 	_, table, found := strings.Cut(string(text), "## Failures and their effects\n")
 	if !found {
 		t.Fatalf("%s has no table of promises", path)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
@@ -95,9 +96,7 @@ func (c kindCase) run(t *testing.T, target *corev1.Pod) {
 	})
 	saw(kind, func(r *result) { r.counted, r.read = true, true })
 
-	if err := remove(ctx, pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, remove(ctx, pod))
 	removeProgram(ctx, t, c.object)
 	awaitNothingLeft(ctx, t, loaded)
 	saw(kind, func(r *result) { r.removed = !t.Failed() })

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestNodeSelector selects a node by a label that is added and removed.
@@ -103,9 +104,7 @@ func TestNodeGone(t *testing.T) {
 			}
 		}},
 		step{"it goes, and its reports with it", func(ctx context.Context, s *testing.T) {
-			if err := remove(ctx, gone); err != nil {
-				s.Fatal(err)
-			}
+			must.Succeed(s, remove(ctx, gone))
 			for _, report := range reports {
 				awaitGone(ctx, s, report)
 			}

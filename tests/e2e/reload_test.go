@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
@@ -64,9 +65,7 @@ func TestRunningPodFollowsItsProgram(t *testing.T) {
 			}
 		}},
 		step{"without the program they keep their maps", func(ctx context.Context, s *testing.T) {
-			if err := remove(ctx, program); err != nil {
-				s.Fatal(err)
-			}
+			must.Succeed(s, remove(ctx, program))
 			for _, pod := range []*corev1.Pod{following, staying} {
 				checkUndisturbed(ctx, s, pod)
 				files, err := ask[[]node.File](ctx, pod.Spec.NodeName, "files", string(pod.UID), "/run/maps")
@@ -214,15 +213,11 @@ func TestNewPodsLeaveTheMountTable(t *testing.T) {
 func renew(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var pods corev1.PodList
-	if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}))
 	old := map[types.UID]bool{}
 	for i := range pods.Items {
 		old[pods.Items[i].UID] = true
-		if err := under.Delete(ctx, &pods.Items[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, under.Delete(ctx, &pods.Items[i]))
 	}
 	awaitPods(ctx, t, func(pod *corev1.Pod) bool { return !old[pod.UID] })
 }
@@ -259,9 +254,7 @@ func killAndAwait(ctx context.Context, t *testing.T, victim string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := killOn(ctx, n, victim); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, killOn(ctx, n, victim))
 		awaitFor(ctx, t, recovery, victim+" runs again", func(ctx context.Context) (bool, string) {
 			now, err := ask[[]int](ctx, n, "processes", victim)
 			return err == nil && len(now) > 0 && !slices.Equal(now, before), fmt.Sprint(now, err)

@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 func configMap() *corev1.ConfigMap {
@@ -55,9 +57,7 @@ func whatIsDeployed(ctx context.Context, t *testing.T) deployed {
 		operator: get(ctx, t, operatorDeployment()).Generation, components: get(ctx, t, nodeComponents()).Generation,
 	}
 	var pods corev1.PodList
-	if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, under.List(ctx, &pods, client.InNamespace(bpfmanSpace)))
 	for _, pod := range pods.Items {
 		if pod.Labels["name"] == "bpfman-daemon" {
 			d.componentsPods = append(d.componentsPods, pod.UID)

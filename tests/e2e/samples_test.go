@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/internal/userobject"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -94,10 +95,7 @@ func checkSample(t *testing.T, objects []client.Object) {
 func exampleObjects(ctx context.Context, t *testing.T, example string) []client.Object {
 	t.Helper()
 	dir := filepath.Join(examplesDir, example)
-	content, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(dir, "kustomization.yaml"))
 	var kustomization struct{ Resources []string }
 	if err := yaml.Unmarshal(content, &kustomization); err != nil {
 		t.Fatalf("%s: %v", dir, err)

@@ -185,10 +185,9 @@ func removeProgram(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 }
 
 // namespace creates a namespace for the test.
-func namespace(ctx context.Context, t *testing.T, name string) string {
+func namespace(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	create(ctx, t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	return name
 }
 
 // modify changes an object, and retries after a conflict.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -290,9 +291,7 @@ func TestContainers(t *testing.T) {
 		}},
 		step{"pods go", func(ctx context.Context, s *testing.T) {
 			for _, pod := range []*corev1.Pod{two, onHost} {
-				if err := remove(ctx, pod); err != nil {
-					s.Fatal(err)
-				}
+				must.Succeed(s, remove(ctx, pod))
 			}
 			for _, o := range []v1alpha1.UserObject{inNetworks, inContainers, byName} {
 				awaitLinks(ctx, s, o)

@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/examples/counters"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -123,9 +124,7 @@ func withoutConfigMap(ctx context.Context, test, t *testing.T) {
 	again := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: config.Namespace, Name: config.Name, Labels: config.Labels, Annotations: config.Annotations,
 	}, Data: config.Data}
-	if err := under.Delete(ctx, config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, under.Delete(ctx, config))
 	back := func(ctx context.Context, t *testing.T) {
 		t.Helper()
 		if err := under.Create(ctx, again.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {

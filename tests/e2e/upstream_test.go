@@ -26,6 +26,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
@@ -128,9 +129,7 @@ func installUpstream(ctx context.Context, t *testing.T) {
 
 	modify(ctx, t, configMap(), func(c *corev1.ConfigMap) { c.Finalizers = []string{upstream.Finalizer} })
 	for _, o := range []client.Object{upstream.CSIDriver(), upstream.DaemonSet(bpfmanSpace, standIn())} {
-		if err := under.Create(ctx, o, upstream.FieldManager); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, under.Create(ctx, o, upstream.FieldManager))
 	}
 	awaitNodeComponents(ctx, t, func(*appsv1.DaemonSet) bool { return true })
 }
@@ -169,13 +168,9 @@ func upstreamOwns(ctx context.Context, t *testing.T, o v1alpha1.UserObject) []v1
 	for _, name := range under.nodes() {
 		report := upstream.Report(kindOf(o), o, name, "lo")
 		// As upstream's agent, whose ServiceAccount has the same name.
-		if err := asAgent(t).Create(ctx, report, upstream.AgentFieldManager); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, asAgent(t).Create(ctx, report, upstream.AgentFieldManager))
 		report.GetStatus().Conditions = upstream.ReportConditions()
-		if err := asAgent(t).Status().Update(ctx, report, upstream.AgentFieldManager); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, asAgent(t).Status().Update(ctx, report, upstream.AgentFieldManager))
 		reports = append(reports, report)
 	}
 	return reports
@@ -258,9 +253,7 @@ func TestCountsThroughTakeover(t *testing.T) {
 			tr.during(ctx, s, func() {
 				scaleOperator(ctx, s, 0)
 				for _, o := range upstream.Only(bpfmanSpace) {
-					if err := under.Create(ctx, o, upstream.FieldManager); err != nil {
-						s.Fatal(err)
-					}
+					must.Succeed(s, under.Create(ctx, o, upstream.FieldManager))
 				}
 				theirs := upstream.DaemonSet(bpfmanSpace, standIn())
 				modifyAs(ctx, s, nodeComponents(), func(d *appsv1.DaemonSet) {
@@ -286,15 +279,11 @@ func TestCountsThroughTakeover(t *testing.T) {
 			tr.unattended = true
 			tr.during(ctx, s, func() {
 				scaleOperator(ctx, s, 0)
-				if err := remove(ctx, nodeComponents()); err != nil {
-					s.Fatal(err)
-				}
+				must.Succeed(s, remove(ctx, nodeComponents()))
 				theirs := upstream.DaemonSet(bpfmanSpace, standIn())
 				theirs.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"name": "another"}}
 				theirs.Spec.Template.Labels["name"] = "another"
-				if err := under.Create(ctx, theirs, upstream.FieldManager); err != nil {
-					s.Fatal(err)
-				}
+				must.Succeed(s, under.Create(ctx, theirs, upstream.FieldManager))
 				scaleOperator(ctx, s, 1)
 				awaitNodeComponents(ctx, s, func(d *appsv1.DaemonSet) bool { return len(d.Finalizers) == 0 && len(d.OwnerReferences) == 1 })
 			})

@@ -34,6 +34,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // controller-runtime defines the name of the variable.
@@ -71,9 +72,7 @@ func Kubeconfig(tb testing.TB) string {
 func KubeconfigOf(tb testing.TB, c *rest.Config) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "kubeconfig")
-	if err := WriteKubeconfig(path, c); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, WriteKubeconfig(path, c))
 	return path
 }
 

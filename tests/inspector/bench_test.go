@@ -7,7 +7,6 @@ package inspector
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/figures"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	probed "github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -49,9 +49,7 @@ func BenchmarkInspector(b *testing.B) {
 	}
 	for range processes {
 		command := exec.CommandContext(b.Context(), "sleep", "infinity")
-		if err := command.Start(); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, command.Start())
 		b.Cleanup(func() { _ = command.Wait() }) // the test's context kills it
 	}
 	measured := map[string]any{}
@@ -106,10 +104,10 @@ func rest(b *testing.B, p *reporter) (cpu float64, writes int) {
 	b.Helper()
 	for range attempts {
 		<-time.After(30 * time.Second) // wait until it has handled the last change
-		before, version, used := ids(b), p.read().ResourceVersion, cpuTime(b, p.pid)
+		before, version, used := ids(b), p.read(p.t.Context()).ResourceVersion, cpuTime(b, p.pid)
 		<-time.After(idle)
 		took := cpuTime(b, p.pid) - used
-		if p.read().ResourceVersion != version {
+		if p.read(p.t.Context()).ResourceVersion != version {
 			writes++
 		}
 		if ids(b).Equal(before) {
@@ -134,10 +132,7 @@ func ids(b *testing.B) kernel.IDs {
 // cpuTime returns the time that a process has used, in user and kernel mode.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	stat := must.Read(b, filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	var user, system int64
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -144,9 +145,7 @@ func call(t *testing.T, f func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
-	if err := f(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f(ctx))
 }
 
 // load loads the program like the agent. It skips the test if the kernel refuses it.
@@ -211,9 +210,7 @@ func TestGlobals(t *testing.T) {
 	c.attach = &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: "syscalls/sys_enter_kill"}}}
 	id := c.load(t, d)
 	c.attached(t, d, id)
-	if err := unix.Kill(os.Getpid(), unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unix.Kill(os.Getpid(), unix.SIGCONT))
 	for section, want := range map[string][]string{
 		".bss": {
 			`{"key":"kills","value":`, `"variable":{"offset":0,"size":8,"type":"u64"}`,
@@ -225,9 +222,7 @@ func TestGlobals(t *testing.T) {
 		".rodata": {`{"key":"only_signal","value":0,"variable":{"offset":0,"size":4,"type":"u32"}}`},
 	} {
 		var out strings.Builder
-		if err := live.Dump(t.Context(), live.DumpOptions{Section: section, Programs: []uint32{1 << 31, id}}, nil, &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, live.Dump(t.Context(), live.DumpOptions{Section: section, Programs: []uint32{1 << 31, id}}, nil, &out))
 		for _, words := range want {
 			if !strings.Contains(out.String(), words) {
 				t.Errorf("%s lacks %s:\n%s", section, words, out.String())

@@ -22,6 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const (
@@ -93,9 +94,7 @@ func (n *node) await(id uint32, right func(*v1alpha1.BpfNodeProgram) bool) {
 // eventually waits until check returns nil, and calls it once in each of the inspector's rounds.
 func (n *node) eventually(check func() error) {
 	n.t.Helper()
-	if err := eventually.Succeeds(n.t.Context(), within, pace, func(context.Context) error { return check() }); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, eventually.Succeeds(n.t.Context(), within, pace, func(context.Context) error { return check() }))
 }
 
 func gone(p *v1alpha1.BpfNodeProgram) bool { return p == nil }
@@ -251,9 +250,7 @@ func TestPinned(t *testing.T) {
 	n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool {
 		return p != nil && len(p.Holders) == 2 && int(p.Holders[0].PID) == pid && p.Holders[0].Gone && p.Holders[1].Path == path
 	})
-	if err := os.Remove(at.Path(path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(at.Path(path)))
 	n.await(holder.Programs[0], gone)
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package makefile reads the repository's Makefile for tests.
+// Package makefile runs make for tests.
 package makefile
 
 import (

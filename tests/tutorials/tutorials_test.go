@@ -22,6 +22,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // Environment variables in addition to KUBECONFIG: see `make test-tutorials`.
@@ -50,10 +51,7 @@ func pages(t *testing.T) map[string]Page {
 	}
 	pages := map[string]Page{}
 	for _, path := range paths {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, path)
 		page, err := Parse(content)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
@@ -171,15 +169,10 @@ func trusting(t *testing.T, authority string) string {
 	const system = "/etc/ssl/certs/ca-certificates.crt"
 	var bundle []byte
 	for _, file := range []string{system, authority} {
-		certificates, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		certificates := must.Read(t, file)
 		bundle = append(bundle, certificates...)
 	}
 	path := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(path, bundle, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, bundle, 0o600))
 	return path
 }

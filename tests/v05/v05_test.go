@@ -377,8 +377,11 @@ func awaitGone(ctx context.Context, id string) error {
 	}
 	return eventually.Succeeds(ctx, goneWithin, 10*time.Millisecond, func(context.Context) error {
 		program, err := ebpf.NewProgramFromID(ebpf.ProgramID(number))
-		if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
 			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("program %s: %w", id, err)
 		}
 		return errors.Join(fmt.Errorf("program %s is still there", id), program.Close())
 	})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
@@ -54,9 +55,7 @@ func accountClient(t *testing.T, name string) client.Client {
 func deployed(t *testing.T) client.Client {
 	t.Helper()
 	admin := privilegedClient(t, "an-administrator")
-	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, envtest.Apply(t.Context(), admin, "config/default", "Deployment"))
 	return admin
 }
 
@@ -137,9 +136,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 			if err := admin.Update(t.Context(), held); !refused(err) {
 				t.Errorf("an administrator can add finalizers: %v", err)
 			}
-			if err := agent.Update(t.Context(), held); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, agent.Update(t.Context(), held))
 			held.SetFinalizers([]string{"example.com/keep"})
 			held.SetLabels(map[string]string{v1alpha1.LabelOwnerKind: "XdpProgram", "a": "c"})
 			if err := admin.Update(t.Context(), held); !refused(err) {
@@ -172,9 +169,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 			// A report that this project's agent didn't write.
 			foreign := report(kind, "foreign")
 			foreign.SetLabels(nil)
-			if err := agent.Create(t.Context(), foreign); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, agent.Create(t.Context(), foreign))
 			if err := admin.Delete(t.Context(), foreign); err != nil {
 				t.Errorf("an administrator can't delete a report of upstream's agent: %v", err)
 			}
@@ -197,9 +192,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 				"agent":                agent,
 			} {
 				again := report(kind, "again")
-				if err := agent.Create(t.Context(), again); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, agent.Create(t.Context(), again))
 				if err := c.Delete(t.Context(), again); err != nil {
 					t.Errorf("the %s can't delete: %v", name, err)
 				}
@@ -218,9 +211,7 @@ func TestTheOperatorChangesNoProgram(t *testing.T) {
 	o.Spec.ByteCode = v1alpha1.BytecodeSelector{Path: new("/bytecode.o")}
 	o.Spec.BpfFunctionName = "enter"
 	o.Spec.Names = []string{"syscalls/sys_enter_kill"}
-	if err := admin.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, admin.Create(t.Context(), o))
 	patch := func(text string) error {
 		return operator.Patch(t.Context(), o.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(text)))
 	}
@@ -257,9 +248,7 @@ func TestTheOperatorChangesNoOtherRevision(t *testing.T) {
 		}
 	}
 	ours, other := revision("ours", "bpfman.io/v1alpha1", "XdpProgram"), revision("other", "apps/v1", "DaemonSet")
-	if err := admin.Create(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, admin.Create(t.Context(), other))
 	denied := func(err error) bool {
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "can only write ControllerRevisions of its users' objects")
 	}
@@ -277,9 +266,7 @@ func TestTheOperatorChangesNoOtherRevision(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := operator.Create(t.Context(), ours); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, operator.Create(t.Context(), ours))
 	ours.Revision = 2
 	if err := errors.Join(operator.Update(t.Context(), ours), operator.Delete(t.Context(), ours)); err != nil {
 		t.Error(err)
@@ -317,9 +304,7 @@ func TestBpfNodesAreTheInspectorsAlone(t *testing.T) {
 		"garbage collector": privilegedClient(t, "system:serviceaccount:kube-system:generic-garbage-collector"),
 	} {
 		again := named("again")
-		if err := inspector.Create(t.Context(), again); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, inspector.Create(t.Context(), again))
 		if err := c.Delete(t.Context(), again); err != nil {
 			t.Errorf("the %s can't delete: %v", name, err)
 		}

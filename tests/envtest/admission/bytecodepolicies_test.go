@@ -28,6 +28,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/policy"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const someDigest = "@sha256:3d0dd7b4a8b1c9e5f6a7b8c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f708192a3"
@@ -67,15 +68,11 @@ func newJudge(t *testing.T) *judge {
 	w := &warnings{}
 	config.WarningHandler = w
 	j := &judge{Client: envtest.Client(t, config), warnings: w}
-	if err := envtest.Apply(t.Context(), j, "config/admission"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, envtest.Apply(t.Context(), j, "config/admission"))
 	// An expression that fails, or costs too much, would otherwise be ignored.
 	for _, name := range []string{"bpfman-bytecode-policies-enforce", "bpfman-bytecode-policies-warn"} {
 		admission := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := j.Patch(t.Context(), admission, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, j.Patch(t.Context(), admission, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`))))
 	}
 	j.clear(t.Context(), t)
 	t.Cleanup(func() { j.clear(context.WithoutCancel(t.Context()), t) })
@@ -84,9 +81,7 @@ func newJudge(t *testing.T) *judge {
 
 func (j *judge) clear(ctx context.Context, t *testing.T) {
 	t.Helper()
-	if err := j.DeleteAllOf(ctx, &v1alpha1.BytecodePolicy{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, j.DeleteAllOf(ctx, &v1alpha1.BytecodePolicy{}))
 }
 
 // enforce replaces the policy, which must apply to cluster-scoped tracepoints, and waits until it is in force.
@@ -115,9 +110,7 @@ func (j *judge) enforceFor(t *testing.T, spec v1alpha1.BytecodePolicySpec, kind 
 		t.Fatalf("create policy: %v", err)
 	}
 	if old != nil {
-		if err := j.Delete(t.Context(), old); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, j.Delete(t.Context(), old))
 	}
 	inForce(t, name, func(ctx context.Context) bool {
 		probe.GetAppCommon().ByteCode = mark(name)
@@ -276,9 +269,7 @@ func TestBytecodePoliciesMatchAtAdmission(t *testing.T) {
 	selective := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "selective"}, Spec: v1alpha1.BytecodePolicySpec{
 		Match: v1alpha1.BytecodePolicyMatch{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}, Rules: denyEvil,
 	}}
-	if err := j.Create(t.Context(), selective); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, j.Create(t.Context(), selective))
 	j.enforce(t, v1alpha1.BytecodePolicySpec{}) // this one comes after it
 	j.admits(t, "XdpProgram", xdpProgram("evil.com/x"))
 }
@@ -300,9 +291,7 @@ func TestBytecodePoliciesAndObjectsThatAreThere(t *testing.T) {
 	j := newJudge(t)
 	o := xdpProgram("evil.com/x")
 	o.Name = "there"
-	if err := j.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, j.Create(t.Context(), o))
 	t.Cleanup(func() {
 		if err := j.Delete(context.WithoutCancel(t.Context()), o); err != nil {
 			t.Error(err)
@@ -413,9 +402,7 @@ func TestBytecodePoliciesAtAdmissionAreNoObstacle(t *testing.T) {
 	for _, mode := range []string{"enforce", "warn"} {
 		admission := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-bytecode-policies-" + mode}}
 		patch := `{"spec":{"failurePolicy":"Ignore","paramKind":{"kind":"MissingPolicy"}}}`
-		if err := j.Patch(t.Context(), admission, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, j.Patch(t.Context(), admission, client.RawPatch(types.MergePatchType, []byte(patch))))
 	}
 	envtest.Eventually(t, "an object is admitted where the kind of policies is missing", func(ctx context.Context) error {
 		if said := j.says(ctx, "XdpProgram", xdpProgram("evil.com/x")); said != "" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // application returns an application, whose minimal spec has no fields that are specific
@@ -32,14 +33,10 @@ func application(name string, globals map[string]any) *unstructured.Unstructured
 func TestGlobalDataIsBytes(t *testing.T) {
 	admin := privilegedClient(t, "an-administrator")
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-globaldata-is-bytes"}}
-	if err := client.IgnoreNotFound(admin.Delete(t.Context(), binding)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.IgnoreNotFound(admin.Delete(t.Context(), binding)))
 	stored := application("stored-before", map[string]any{"wrong": int64(5)})
 	envtest.Eventually(t, "store an object with a number without the policy", func(ctx context.Context) error { return admin.Create(ctx, stored) })
-	if err := envtest.Apply(t.Context(), admin, "config/admission"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, envtest.Apply(t.Context(), admin, "config/admission"))
 	refusal := func(err error, name string) bool {
 		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "neither base64 nor a list of integers from 0 to 255: "+name)
 	}
@@ -83,9 +80,7 @@ func TestGlobalDataIsBytes(t *testing.T) {
 	}
 	change := func(value any) error {
 		changed := stored.DeepCopy()
-		if err := unstructured.SetNestedField(changed.Object, map[string]any{"wrong": value}, "spec", "globaldata"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, unstructured.SetNestedField(changed.Object, map[string]any{"wrong": value}, "spec", "globaldata"))
 		return admin.Update(t.Context(), changed)
 	}
 	if err := change(int64(6)); !refusal(err, "wrong") {

@@ -43,6 +43,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
@@ -166,9 +167,7 @@ func (n *node) startAgent() {
 	var changes *confirm.Changes
 	if n.confirm > 0 {
 		changes = &confirm.Changes{Limit: n.confirm, Ask: n.ask}
-		if err := changes.Open(n.changes, n.proc); err != nil {
-			n.t.Fatal(err)
-		}
+		must.Succeed(n.t, changes.Open(n.changes, n.proc))
 	}
 	agent := controller.New(controller.Options{
 		Cluster: server, Inventory: daemon.NewInventory(n.daemon, n.daemon.Root), NodeName: n.name, Drift: cmp.Or(n.drift, time.Minute),
@@ -307,17 +306,13 @@ func (n *node) writesOf() []string {
 
 func (n *node) create(o client.Object) {
 	n.t.Helper()
-	if err := n.client.Create(context.Background(), o); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.client.Create(context.Background(), o))
 	n.t.Cleanup(func() { _ = n.client.Delete(context.Background(), o) })
 }
 
 func (n *node) delete(o client.Object) {
 	n.t.Helper()
-	if err := n.client.Delete(context.Background(), o); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.client.Delete(context.Background(), o))
 }
 
 // change edits an object of a user.

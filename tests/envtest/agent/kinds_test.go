@@ -19,6 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 func (n *node) refuse(resource string) {
@@ -122,14 +123,10 @@ func TestADefinitionThatIsMissingHoldsUpNoOther(t *testing.T) {
 	n.crash()
 	c := envtest.Client(t, envtest.Config(t))
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "fexitprograms.bpfman.io"}}
-	if err := c.Get(context.Background(), client.ObjectKeyFromObject(definition), definition); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(context.Background(), client.ObjectKeyFromObject(definition), definition))
 	again := definition.DeepCopy()
 	again.ResourceVersion, again.UID, again.Status = "", "", apiextensionsv1.CustomResourceDefinitionStatus{}
-	if err := c.Delete(context.Background(), definition); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(context.Background(), definition))
 	install := func() error {
 		err := c.Create(context.Background(), again.DeepCopy())
 		return client.IgnoreAlreadyExists(err)

@@ -26,6 +26,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // valid returns the spec of an object of a kind, for this node. An application has one
@@ -37,9 +38,7 @@ func (n *node) valid(kind v1alpha1.Kind[v1alpha1.UserObject], memberType string)
 		types = []string{memberType}
 	}
 	var spec map[string]any
-	if err := json.Unmarshal([]byte(envtest.Spec(kind.Name, types...)), &spec); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, json.Unmarshal([]byte(envtest.Spec(kind.Name, types...)), &spec))
 	spec["nodeselector"] = map[string]any{"matchLabels": map[string]any{"test": n.name}}
 	spec["bytecode"] = map[string]any{"path": "/object.o"}
 	return spec
@@ -251,9 +250,7 @@ func TestStoredObjectsStopNothingButThemselves(t *testing.T) {
 	n.loaded(good...)
 	// An object that is loaded and then becomes invalid stays loaded.
 	spoilt := good[len(good)-1]
-	if err := n.client.Patch(context.Background(), spoilt.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"priority":"text"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.client.Patch(context.Background(), spoilt.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"priority":"text"}}`))))
 
 	restore()
 	n.crash()

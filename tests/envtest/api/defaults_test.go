@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // discover returns a patch that enables the discovery of interfaces.
@@ -190,9 +191,7 @@ func checkKept(t *testing.T, status string, got *unstructured.Unstructured) {
 func TestUpstreamGoClientsWrites(t *testing.T) {
 	k := kinds()["UprobeProgram"]
 	o := object(t, k, "upstream", `{"func_name":"","offset":0,"pid":0,"retprobe":false,"mapownerselector":{}}`)
-	if err := unstructured.SetNestedField(o.Object, nil, "spec", "containers"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedField(o.Object, nil, "spec", "containers"))
 	got, err := client(t, k).Create(deadline(t), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // examples finds the examples in a description, which `kubectl explain` shows.
@@ -121,9 +122,7 @@ func TestExamples_AreAccepted(t *testing.T) {
 	all, count := kinds(), 0
 	for _, file := range definitions {
 		var definition apiextensionsv1.CustomResourceDefinition
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(file.Object, &definition); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(file.Object, &definition))
 		k, ok := all[definition.Spec.Names.Kind]
 		if !ok {
 			k = kind{definition.Spec.Names.Kind, schema.GroupVersionResource{Group: definition.Spec.Group, Version: definition.Spec.Versions[0].Name, Resource: definition.Spec.Names.Plural}, definition.Spec.Scope == apiextensionsv1.NamespaceScoped}
@@ -133,9 +132,7 @@ func TestExamples_AreAccepted(t *testing.T) {
 			count++
 			t.Run(k.name+"."+strings.Join(e.path, ".")+"="+e.text, func(t *testing.T) {
 				var value any
-				if err := yaml.Unmarshal([]byte(e.text), &value); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, yaml.Unmarshal([]byte(e.text), &value))
 				var bases []map[string]any
 				if ok {
 					smallest := object(t, k, "example", "")

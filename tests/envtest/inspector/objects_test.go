@@ -19,6 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/objects"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 func TestMain(m *testing.M) { envtest.Main(m) }
@@ -30,22 +31,16 @@ func TestObjects(t *testing.T) {
 	config := envtest.Config(t)
 	admin := envtest.Client(t, config)
 	// The test also acts as the agent, which others are forbidden to do.
-	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, envtest.Apply(t.Context(), admin, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"))
 	cluster, err := objects.New(envtest.As(config, "bpfman", "bpfman-daemon"), long)
 	if err != nil {
 		t.Fatal(err)
 	}
 	create := func(object client.Object, status func()) {
 		t.Helper()
-		if err := admin.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, admin.Create(t.Context(), object))
 		status()
-		if err := admin.Status().Update(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, admin.Status().Update(t.Context(), object))
 	}
 	links := []v1alpha1.BpfProgramLink{{AttachPoint: "eth0", State: v1alpha1.LinkNotAttached}}
 	reported := func(name, node, kind, owner string) metav1.ObjectMeta {
@@ -103,9 +98,7 @@ func TestObjects(t *testing.T) {
 			}
 		}
 		var events eventsv1.EventList
-		if err := admin.List(t.Context(), &events, client.InNamespace(metav1.NamespaceDefault)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, admin.List(t.Context(), &events, client.InNamespace(metav1.NamespaceDefault)))
 		about := map[string]int{}
 		for _, e := range events.Items {
 			if e.Reason == v1alpha1.BpfNodeForeignXDP && e.Type == "Warning" && e.ReportingController == "bpfman-inspector" && strings.HasPrefix(e.Note, "On node "+long+": words") {

@@ -21,6 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // bashCompletion is a file in Debian's package bash-completion, which kubectl's completion needs.
@@ -43,9 +44,7 @@ func TestCompletionInBash(t *testing.T) {
 	cluster := &v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: "counter"}}
 	cluster.Spec.ByteCode, cluster.Spec.BpfFunctionName, cluster.Spec.Names = code, "count", []string{"syscalls/sys_enter_kill"}
 	for _, o := range []client.Object{cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}} {
-		if err := c.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Create(t.Context(), o))
 		t.Cleanup(func() {
 			if err := c.Delete(context.WithoutCancel(t.Context()), o); err != nil {
 				t.Error(err)
@@ -91,14 +90,10 @@ func newShell(t *testing.T, plugin, kubeconfig string) shell {
 		"kubectl-bpfman":          plugin,
 		"kubectl_complete-bpfman": filepath.Join(filepath.Dir(plugin), "kubectl_complete-bpfman"),
 	} {
-		if err := os.Symlink(target, filepath.Join(directory, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Symlink(target, filepath.Join(directory, name)))
 	}
 	configuration := fmt.Sprintf("source %s\nsource <(kubectl completion bash)\nbind 'set enable-bracketed-paste off'\nbind 'set bell-style none'\n", bashCompletion)
-	if err := os.WriteFile(filepath.Join(directory, "bashrc"), []byte(configuration), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(directory, "bashrc"), []byte(configuration), 0o600))
 	return shell{directory, kubeconfig}
 }
 

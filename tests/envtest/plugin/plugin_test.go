@@ -25,6 +25,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/figures"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 func TestMain(m *testing.M) { envtest.Main(m) }
@@ -78,9 +79,7 @@ func fill(b *testing.B) {
 	for n := range nodes {
 		writers.Go(func() error { return write(ctx, c, fmt.Sprintf("node-%04d", n)) })
 	}
-	if err := writers.Wait(); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, writers.Wait())
 }
 
 func write(ctx context.Context, c client.Client, name string) error {
