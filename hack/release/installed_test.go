@@ -23,9 +23,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/bpfman/bpfman-operator/hack/cluster/image"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 	"github.com/bpfman/bpfman-operator/tests/tutorials"
 )
 
@@ -332,13 +332,9 @@ func (u *user) trustRegistry() {
 
 func (u *user) eventually(what string, check func() error) {
 	u.t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(u.t.Context(), time.Second, patience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
+	err := eventually.Succeeds(u.t.Context(), patience, time.Second, func(context.Context) error { return check() })
 	if err != nil {
-		u.t.Fatalf("%s: %v\n%s", what, last, u.situation())
+		u.t.Fatalf("%s: %v\n%s", what, err, u.situation())
 	}
 }
 

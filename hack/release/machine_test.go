@@ -23,9 +23,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/bpfman/bpfman-operator/hack/release/images"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
@@ -156,13 +156,12 @@ http: {addr: %q, tls: {certificate: %s, key: %s}}
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	var last error
-	err = wait.PollUntilContextTimeout(m.t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, last = remote.Catalog(ctx, root, m.access)
-		return last == nil, nil
+	err = eventually.Succeeds(m.t.Context(), time.Minute, 100*time.Millisecond, func(ctx context.Context) error {
+		_, err := remote.Catalog(ctx, root, m.access)
+		return err
 	})
 	if err != nil {
-		m.t.Fatalf("the registry doesn't answer: %v\n%s", last, m.read(output.Name()))
+		m.t.Fatalf("the registry doesn't answer: %v\n%s", err, m.read(output.Name()))
 	}
 	return host
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -28,15 +29,11 @@ func TestRequestsOfAnAuditLog(t *testing.T) {
 		`{"stage":"Respo`, // being written
 	}
 	path := filepath.Join(t.TempDir(), "audit.log")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f := newResults()
 	f.add(1, timesOfRound{ours: declaredTimes{From: start, To: start.Add(5 * time.Second), Gone: start.Add(time.Minute)}})
-	if err := f.readRequests(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.readRequests(path))
 	if got := f.writesPerProgram(); got != 1 {
 		t.Errorf("%v writes per program, want 1: %v", got, f.attaching)
 	}

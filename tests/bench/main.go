@@ -114,7 +114,7 @@ func measure(ctx context.Context, o options) (f *results, err error) {
 		return nil, err
 	}
 	fmt.Printf("node %s: %s of %s, %d rounds\n", nodeName, o.function, o.image, o.rounds)
-	h, err := startHelper(ctx, c, o.kubectl, nodeName, o.probeImage)
+	h, err := startHelper(ctx, restConfig, o.kubectl, nodeName, o.probeImage)
 	defer func() { err = errors.Join(err, h.stop(context.WithoutCancel(ctx))) }()
 	if err != nil {
 		return nil, err

@@ -8,65 +8,41 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 )
 
-const (
-	helperNamespace = "bpfman-bench"
-	helperPod       = "node-probe"
-)
+const helperNamespace = "bpfman-bench"
 
 // helper is a pod with the node probe on the node under test, next to the daemon, so that
 // no measured call crosses a network.
 type helper struct {
 	kubectl string
+	pods    *probe.Pods
+	node    string
 }
 
 // startHelper creates the pod in a separate namespace.
-func startHelper(ctx context.Context, c client.Client, kubectl, nodeName, image string) (helper, error) {
-	h := helper{kubectl: kubectl}
+func startHelper(ctx context.Context, config *rest.Config, kubectl, nodeName, image string) (helper, error) {
+	h := helper{kubectl: kubectl, node: nodeName}
 	if err := h.stop(ctx); err != nil { // left by a run that was killed
 		return h, err
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: helperNamespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"},
-	}}
-	privileged, grace := true, int64(0)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: helperPod, Namespace: helperNamespace},
-		Spec: corev1.PodSpec{
-			NodeName: nodeName,
-			// The node's /proc leads to the daemon's socket and the components' memory.
-			HostPID:                       true,
-			TerminationGracePeriodSeconds: &grace,
-			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Containers: []corev1.Container{{
-				Name:            helperPod,
-				Image:           image,
-				ImagePullPolicy: corev1.PullIfNotPresent,
-				Args:            []string{"wait"},
-				SecurityContext: &corev1.SecurityContext{Privileged: &privileged},
-			}},
-		},
-	}
-	for _, object := range []client.Object{namespace, pod} {
-		if err := c.Create(ctx, object); err != nil {
-			return h, fmt.Errorf("create helper %T: %w", object, err)
-		}
-	}
-	return h, h.awaitReady(ctx, helperPod)
+	var err error
+	h.pods, err = probe.Start(ctx, config, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: helperNamespace}}, image, []string{nodeName}, time.Minute)
+	return h, err
 }
 
 func (h helper) awaitReady(ctx context.Context, pod string) error {
@@ -82,23 +58,19 @@ func (h helper) stop(ctx context.Context) error {
 // direct makes the cluster's daemon load and attach n programs of a file in the store,
 // with calls from the node.
 func (h helper) direct(ctx context.Context, n int, file, function string) (node.Times, error) {
-	var times node.Times
-	err := h.call(ctx, &times, "time", strconv.Itoa(n), file, function)
-	return times, err
+	return probe.Ask[node.Times](ctx, h.pods.On(h.node), "time", strconv.Itoa(n), file, function)
 }
 
 // shipped makes the daemon that runs as upstream ships it load and attach n programs of
 // an image.
 func (h helper) shipped(ctx context.Context, n int, image, function string) (node.Times, error) {
-	var times node.Times
-	err := h.callIn(ctx, shippedPod, helperPod, &times, "time-at", shippedSocket, strconv.Itoa(n), image, function)
-	return times, err
+	return probe.Ask[node.Times](ctx, h.pods.In(shippedPod), "time-at", shippedSocket, strconv.Itoa(n), image, function)
 }
 
 // stored returns the file from which the cluster's daemon loads an image.
 func (h helper) stored(ctx context.Context, image string) (string, error) {
-	var files []string
-	if err := h.call(ctx, &files, "list", node.Daemon, storeDir); err != nil {
+	files, err := probe.Ask[[]string](ctx, h.pods.On(h.node), "list", node.Daemon, storeDir)
+	if err != nil {
 		return "", err
 	}
 	file := storedFile(files, image)
@@ -110,7 +82,7 @@ func (h helper) stored(ctx context.Context, image string) (string, error) {
 
 // loseState removes what a reboot of the node removes, and freezes the agent.
 func (h helper) loseState(ctx context.Context) error {
-	_, err := h.run(ctx, "exec", helperPod, "--", "/node-probe", "lose-state")
+	_, err := probe.Ask[any](ctx, h.pods.On(h.node), "lose-state")
 	return err
 }
 
@@ -118,7 +90,7 @@ func (h helper) loseState(ctx context.Context) error {
 func (h helper) thaw(ctx context.Context) error {
 	var failed error
 	for _, executable := range []string{node.Daemon, node.Agent} {
-		_, err := h.run(context.WithoutCancel(ctx), "exec", helperPod, "--", "/node-probe", "continue", executable)
+		_, err := probe.Ask[any](context.WithoutCancel(ctx), h.pods.On(h.node), "continue", executable)
 		failed = errors.Join(failed, err)
 	}
 	return failed
@@ -151,24 +123,7 @@ func repositoryOf(image string) string {
 
 // memory returns the resident memory, in bytes, of the node's processes with each name.
 func (h helper) memory(ctx context.Context, names ...string) (map[string]int, error) {
-	var resident map[string]int
-	err := h.call(ctx, &resident, append([]string{"memory"}, names...)...)
-	return resident, err
-}
-
-func (h helper) call(ctx context.Context, out any, args ...string) error {
-	return h.callIn(ctx, helperPod, helperPod, out, args...)
-}
-
-func (h helper) callIn(ctx context.Context, pod, container string, out any, args ...string) error {
-	answer, err := h.run(ctx, append([]string{"exec", pod, "--container", container, "--", "/node-probe"}, args...)...)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("read answer of %q in the helper pod: %w", args[0], err)
-	}
-	return nil
+	return probe.Ask[map[string]int](ctx, h.pods.On(h.node), append([]string{"memory"}, names...)...)
 }
 
 func (h helper) run(ctx context.Context, args ...string) ([]byte, error) {

@@ -21,10 +21,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 )
 
 const (
@@ -154,14 +154,15 @@ func (b bench) replaceNodePod(ctx context.Context) (time.Time, error) {
 	if err := b.cluster.client.Delete(ctx, old, client.GracePeriodSeconds(1)); err != nil {
 		return time.Time{}, errors.Join(fmt.Errorf("delete pod %s: %w", old.Name, err), b.helper.thaw(ctx))
 	}
-	err = wait.PollUntilContextTimeout(ctx, rebootPoll, declareTimeout, true, func(ctx context.Context) (bool, error) {
+	err = eventually.Succeeds(ctx, declareTimeout, rebootPoll, func(ctx context.Context) error {
 		var pods corev1.PodList
 		if err := b.cluster.client.List(ctx, &pods, client.InNamespace("bpfman"), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
-			return false, err
+			return fmt.Errorf("list bpfman's pods: %w", err)
 		}
-		return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
-			return pod.Spec.NodeName == b.cluster.node && pod.UID != old.UID
-		}), nil
+		if !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Spec.NodeName == b.cluster.node && pod.UID != old.UID }) {
+			return errNoNodePod
+		}
+		return nil
 	})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("wait for the new pod: %w", err)
@@ -188,9 +189,12 @@ func (c cluster) loadedPrograms(ctx context.Context, old map[uint32]bool) (map[u
 
 // awaitReloaded waits until n other programs than before are loaded.
 func (c cluster) awaitReloaded(ctx context.Context, n int, before map[uint32]bool, start time.Time) (time.Duration, error) {
-	err := wait.PollUntilContextTimeout(ctx, rebootPoll, declareTimeout, true, func(ctx context.Context) (bool, error) {
+	err := eventually.Succeeds(ctx, declareTimeout, rebootPoll, func(ctx context.Context) error {
 		loaded, err := c.loadedPrograms(ctx, before)
-		return len(loaded) >= n, err
+		if err == nil && len(loaded) < n {
+			err = fmt.Errorf("%d of %d programs are loaded", len(loaded), n)
+		}
+		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("after a reboot: %w", err)

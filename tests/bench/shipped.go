@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 )
 
 const (
@@ -85,7 +86,7 @@ func shippedDaemon(nodeName, daemonImage, probeImage string) *corev1.Pod {
 					{Name: "settings", MountPath: "/etc/bench"},
 				},
 			}, {
-				Name:            helperPod,
+				Name:            probe.Name,
 				Image:           probeImage,
 				ImagePullPolicy: corev1.PullIfNotPresent,
 				Args:            []string{"wait"},

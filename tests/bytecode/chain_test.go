@@ -8,6 +8,7 @@ package bytecode
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -17,6 +18,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -125,15 +128,15 @@ func (f *fixture) checkChain(t *testing.T, h hook, links []link, runs []bool) {
 		}
 	}
 	before := f.packets(t, loaded)
-	f.await(t.Context(), t, "each program that should run has counted", func() (bool, string) {
+	await(t.Context(), t, "each program that should run counts", func() error {
 		f.sendFrame(t, h.from)
 		after := f.packets(t, loaded)
 		for i, want := range runs {
 			if want && after[i] == before[i] {
-				return false, fmt.Sprintf("programs %+v counted %v, then %v", links, before, after)
+				return fmt.Errorf("programs %+v counted %v, then %v", links, before, after)
 			}
 		}
-		return true, ""
+		return nil
 	})
 	after := f.packets(t, loaded)
 	for i, want := range runs {
@@ -178,9 +181,12 @@ func TestEleventh(t *testing.T) {
 			}
 			all := []*gobpfman.LoadResponseInfo{eleventh}
 			before := f.packets(t, all)
-			f.await(t.Context(), t, "the last of ten counts", func() (bool, string) {
+			await(t.Context(), t, "the last of ten counts", func() error {
 				f.sendFrame(t, h.from)
-				return f.packets(t, all)[0] > before[0], "no packet"
+				if f.packets(t, all)[0] == before[0] {
+					return errors.New("no packet")
+				}
+				return nil
 			})
 		})
 	}
@@ -235,9 +241,7 @@ func TestNamespacesAreNamedByWhatLasts(t *testing.T) {
 func (f *fixture) process(t *testing.T) *exec.Cmd {
 	t.Helper()
 	process := exec.CommandContext(t.Context(), "sleep", "infinity")
-	if err := f.InNetwork(process.Start); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.InNetwork(process.Start))
 	t.Cleanup(func() { endProcess(process) })
 	return process
 }
@@ -280,23 +284,12 @@ func (f *fixture) packets(t *testing.T, loaded []*gobpfman.LoadResponseInfo) []u
 	return counts
 }
 
-// await polls until look returns true.
-func (f *fixture) await(ctx context.Context, t *testing.T, what string, look func() (ok bool, saw string)) {
+// await waits until look returns nil.
+func await(ctx context.Context, t *testing.T, what string, look func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		ok, saw := look()
-		if ok {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited in vain until %s: %s", what, saw)
-		case <-tick.C:
-		}
+	err := eventually.Succeeds(ctx, callTimeout, pollInterval, func(context.Context) error { return look() })
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 
@@ -318,7 +311,5 @@ func (f *fixture) cable(t *testing.T) {
 // sendFrame sends a frame from one end of the cable.
 func (f *fixture) sendFrame(t *testing.T, from string) {
 	t.Helper()
-	if err := f.InNetwork(func() error { return node.SendFrame(from) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.InNetwork(func() error { return node.SendFrame(from) }))
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/internal/reader"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -86,9 +87,7 @@ func TestCorpus(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := filepath.Join(t.TempDir(), o.name+".o")
-			if err := os.WriteFile(path, described.Adapted, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(path, described.Adapted, 0o600))
 			tags, equal := map[string]string{}, 0
 			result := &outcome{functions: len(described.Facts.Functions), refused: map[string][]string{}}
 			for _, function := range described.Facts.Functions {
@@ -111,10 +110,7 @@ func TestCorpus(t *testing.T) {
 	if same == 0 {
 		t.Error("no program was compared with libbpf's")
 	}
-	page, err := os.ReadFile(corpusPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Read(t, corpusPage)
 	before, rest, found := strings.Cut(string(page), corpusBegin)
 	recorded, after, also := strings.Cut(rest, corpusEnd)
 	if !found || !also {
@@ -122,9 +118,7 @@ func TestCorpus(t *testing.T) {
 	}
 	if *update {
 		text := summary + "\n\n| Package | Object | Functions | Load | Attached | Not loaded, or not attached |\n|---|---|---|---|---|---|\n" + strings.Join(rows, "")
-		if err := os.WriteFile(corpusPage, []byte(before+corpusBegin+text+corpusEnd+after), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(corpusPage, []byte(before+corpusBegin+text+corpusEnd+after), 0o600))
 		return
 	}
 	for _, change := range worse(recorded, results) {
@@ -334,9 +328,7 @@ done`
 func libbpfTags(t *testing.T, o written) map[string]string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), o.name+".o")
-	if err := os.WriteFile(path, o.content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, o.content, 0o600))
 	command := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", loadWithLibbpf, "sh", path)
 	var failed bytes.Buffer
 	command.Stderr = &failed
@@ -351,9 +343,7 @@ func libbpfTags(t *testing.T, o written) map[string]string {
 			Name    string
 			Program struct{ Tag string }
 		}
-		if err := decoder.Decode(&loaded); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, decoder.Decode(&loaded))
 		tags[loaded.Name] = loaded.Program.Tag
 	}
 	return tags

@@ -64,13 +64,13 @@ func (f *fixture) checkGone(t *testing.T, unloaded []*gobpfman.LoadResponseInfo,
 	shared := f.sharedMaps(t)
 	for _, u := range unloaded {
 		// The kernel frees unreferenced objects after a moment.
-		f.await(ctx, t, fmt.Sprintf("the kernel has dropped %s", u.Info.Name), func() (bool, string) {
+		await(ctx, t, "the kernel drops "+u.Info.Name, func() error {
 			program, err := ebpf.NewProgramFromID(ebpf.ProgramID(u.KernelInfo.Id))
 			if err == nil {
 				err = program.Close()
 			}
 			if !errors.Is(err, os.ErrNotExist) {
-				return false, fmt.Sprintf("program %d: %v", u.KernelInfo.Id, err)
+				return errors.Join(fmt.Errorf("program %d is still there", u.KernelInfo.Id), err)
 			}
 			for _, id := range u.KernelInfo.MapIds {
 				if slices.Contains(shared, id) {
@@ -81,10 +81,10 @@ func (f *fixture) checkGone(t *testing.T, unloaded []*gobpfman.LoadResponseInfo,
 					err = m.Close()
 				}
 				if !errors.Is(err, os.ErrNotExist) {
-					return false, fmt.Sprintf("map %d: %v", id, err)
+					return errors.Join(fmt.Errorf("map %d is still there", id), err)
 				}
 			}
-			return true, ""
+			return nil
 		})
 	}
 }

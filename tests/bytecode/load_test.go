@@ -26,6 +26,7 @@ import (
 	"github.com/bpfman/bpfman-operator/examples/counters"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -61,10 +62,7 @@ func compiled(t *testing.T, name string) *gobpfman.BytecodeLocation {
 // adapted returns the location of an object as agents pass it to the daemon.
 func adapted(t *testing.T, name string) *gobpfman.BytecodeLocation {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(objectDir, name+".o"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(objectDir, name+".o"))
 	kernel, err := bytecodeobject.OpenKernel()
 	if err != nil {
 		t.Fatal(err)
@@ -74,9 +72,7 @@ func adapted(t *testing.T, name string) *gobpfman.BytecodeLocation {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), name+".o")
-	if err := os.WriteFile(path, result.Content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, result.Content, 0o600))
 	return file(path)
 }
 

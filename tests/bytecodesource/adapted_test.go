@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // An object that the daemon's loader can't load is adapted to the node's kernel. A function for which bpfman has no kind
@@ -58,9 +59,7 @@ func TestAdaptedBytecode(t *testing.T) {
 	}
 	delete(record, "adapted")
 	earlier, failed := json.Marshal(record)
-	if err := errors.Join(err, failed, os.WriteFile(records[0], earlier, 0o600), os.Remove(adapted[0])); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, failed, os.WriteFile(records[0], earlier, 0o600), os.Remove(adapted[0])))
 	n.Stop() // the registry
 	n.startAgent()
 	n.eventually("the adapted object", func(context.Context) error {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // earlierImage is the image that the daemon pulls in TestProgramOfAnEarlierVersion.
@@ -33,9 +34,7 @@ func TestProgramOfAnEarlierVersion(t *testing.T) {
 	pins := n.reports(o, "loaded", func(*v1alpha1.BpfProgram) error { return nil }).Spec.Maps
 
 	n.stop()
-	if err := n.store.Clear(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.store.Clear())
 	for _, version := range []struct {
 		name    string
 		earlier bool

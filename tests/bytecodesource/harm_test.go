@@ -22,6 +22,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	testnode "github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -66,9 +67,7 @@ func packed(t *testing.T, layer func() io.Reader) v1.Image {
 func archive(t *testing.T, name string, size int64) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := tar.NewWriter(&b).WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: size}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tar.NewWriter(&b).WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: size}))
 	return b.Bytes()
 }
 

@@ -22,9 +22,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -39,6 +37,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
@@ -93,15 +92,7 @@ func start(t *testing.T, environment ...string) *node {
 	if _, err := os.Stat(readerPath); err != nil {
 		prerequisite.Missing(t, "run `make build` first: "+err.Error(), prerequisite.Commands)
 	}
-	config := envtest.Config(t)
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), eventsv1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := envtest.Client(t, envtest.Config(t))
 	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, loads: map[string]int{}, Real: daemontest.Start(t, environment...)}
 	n.Registry = registry.Serve(t, n.Real, authority)
 	kernel, err := reader.Kernel()
@@ -148,17 +139,13 @@ func (n *node) startAgent() {
 // create creates an object that is deleted when the test ends.
 func (n *node) create(o client.Object) {
 	n.t.Helper()
-	if err := n.client.Create(n.t.Context(), o); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.client.Create(n.t.Context(), o))
 	n.t.Cleanup(func() { _ = n.client.Delete(context.Background(), o) })
 }
 
 func (n *node) delete(o client.Object) {
 	n.t.Helper()
-	if err := n.client.Delete(n.t.Context(), o); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.client.Delete(n.t.Context(), o))
 }
 
 // change edits an object.

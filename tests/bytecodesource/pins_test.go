@@ -23,6 +23,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/pins"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/reader"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestPinnedMapOfAnotherShape updates bytecode. The map in the new bytecode has larger values than the map that is
@@ -47,9 +48,7 @@ func TestPinnedMapOfAnotherShape(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer foreign.Close()
-	if err := foreign.Pin(n.Path("/sys/fs/bpf/foreign")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, foreign.Pin(n.Path("/sys/fs/bpf/foreign")))
 
 	n.change(upgraded, func() { upgraded.Spec.ByteCode = n.image("test/pinned:v2", v1alpha1.PullIfNotPresent) })
 	n.fails(upgraded, v1alpha1.BpfProgCondNotLoaded,
@@ -103,9 +102,7 @@ func TestPinnedMapIsPutBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Put(uint32(7), bytes.Repeat([]byte{42}, 96)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Put(uint32(7), bytes.Repeat([]byte{42}, 96)))
 	info, err := m.Info()
 	_ = m.Close()
 	if err != nil {
@@ -140,17 +137,13 @@ func TestPinnedMapIsPutBack(t *testing.T) {
 	}
 
 	// The agent was killed after it had set the pin aside, and the loader had created a map that nothing uses.
-	if err := os.Rename(pin, filepath.Join(filepath.Dir(pin), "bpfman-replaced-pinned_flows")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(pin, filepath.Join(filepath.Dir(pin), "bpfman-replaced-pinned_flows")))
 	unused, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 104, MaxEntries: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unused.Close()
-	if err := unused.Pin(pin); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unused.Pin(pin))
 	n.change(o, func() { o.Spec.Priority++ })
 	n.eventually("the pin to be back", func(context.Context) error { return kept() })
 

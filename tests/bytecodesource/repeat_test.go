@@ -14,6 +14,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -67,9 +68,7 @@ func TestAFailureThatRepeatsIsToldOnce(t *testing.T) {
 			return nil
 		})
 		var events eventsv1.EventList
-		if err := n.client.List(t.Context(), &events); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, n.client.List(t.Context(), &events))
 		var notes []string
 		for _, e := range events.Items {
 			if e.Regarding.UID == o.UID {

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
@@ -273,9 +274,7 @@ func TestRestartWithoutRegistry(t *testing.T) {
 		t.Fatalf("%q, %v", files, err)
 	}
 	altered := append(bytecode(t, "tcx_test"), 0)
-	if err := errors.Join(os.Remove(files[0]), os.WriteFile(files[0], altered, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Remove(files[0]), os.WriteFile(files[0], altered, 0o600)))
 	third := n.program("kept-third", n.image("kept:latest", v1alpha1.PullIfNotPresent))
 	n.create(third)
 	n.fails(third, v1alpha1.BpfProgCondBytecodeSelectorError, "refuses connections")
@@ -322,9 +321,7 @@ func TestGlobalData(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Close()
-			if err := syscall.Kill(syscall.Getpid(), 0); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, syscall.Kill(syscall.Getpid(), 0))
 			for slot, value := range want {
 				var got uint64
 				if err := m.Lookup(uint32(slot), &got); err != nil || got != value {

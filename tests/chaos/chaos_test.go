@@ -26,6 +26,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/examples/counters"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 	"github.com/bpfman/bpfman-operator/tests/reader"
 )
@@ -109,9 +110,7 @@ func TestChaos(t *testing.T) {
 	q.Without = run.without
 	deadline := time.Now().Add(time.Duration(run.minutes * float64(time.Minute)))
 	baseline := w.baseline(ctx, t)
-	if err := w.checkRestarts(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.checkRestarts(ctx))
 	for n := 1; time.Now().Before(deadline) && !t.Failed(); n++ {
 		steps := q.Burst()
 		recording.Steps = append(recording.Steps, steps...)
@@ -324,9 +323,7 @@ func (w *world) clear(ctx context.Context, t *testing.T) {
 		if kind.Namespaced {
 			options = append(options, client.InNamespace(Space))
 		}
-		if err := insist(ctx, func(ctx context.Context) error { return w.DeleteAllOf(ctx, o, options...) }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, insist(ctx, func(ctx context.Context) error { return w.DeleteAllOf(ctx, o, options...) }))
 	}
 	if err := insist(ctx, func(ctx context.Context) error {
 		return w.DeleteAllOf(ctx, &v1alpha1.RolloutPolicy{}, client.HasLabels{Label})
@@ -346,21 +343,15 @@ func (w *world) clear(ctx context.Context, t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := operationsDone["label a node"](ctx, w, Step{Node: name}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, operationsDone["label a node"](ctx, w, Step{Node: name}))
 	}
 	for component, next := range w.m.Next {
 		if next {
-			if err := operationsDone["upgrade to the other tag, or back"](ctx, w, Step{Target: component, Value: "latest"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, operationsDone["upgrade to the other tag, or back"](ctx, w, Step{Target: component, Value: "latest"}))
 		}
 	}
 	for key := range w.m.Config {
-		if err := w.configure(ctx, key, w.installed[key]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.configure(ctx, key, w.installed[key]))
 	}
 }
 
@@ -369,14 +360,10 @@ func (w *world) clear(ctx context.Context, t *testing.T) {
 func (w *world) prepare(ctx context.Context, t *testing.T) {
 	t.Helper()
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Space, Labels: map[string]string{Label: "true"}}}
-	if err := w.create(ctx, space); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.create(ctx, space))
 	stays := &Object{Kind: "TcxProgram", Name: steadyName, Interfaces: []string{steadyInterface}, Priority: 1}
 	w.m.Objects[steadyName] = stays
-	if err := w.create(ctx, stays.Make(settings.bytecode)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.create(ctx, stays.Make(settings.bytecode)))
 	for i, name := range w.m.Nodes {
 		if _, err := ask[any](ctx, w, name, "remove-interface", steadyInterface); err != nil {
 			t.Fatal(err)
@@ -387,9 +374,7 @@ func (w *world) prepare(ctx context.Context, t *testing.T) {
 		w.m.Interfaces[name+"/"+steadyInterface] = true
 		pod := &Pod{Name: fmt.Sprint(steadyName, i), Node: name, Of: steadyName, Map: steadyMap}
 		w.m.Pods[pod.Name] = pod
-		if err := w.create(ctx, pod.Make(settings.counters, settings.target)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.create(ctx, pod.Make(settings.counters, settings.target)))
 	}
 	w.m.Settle()
 	if err := await(ctx, accepted, w.check); err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/kubelet"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 )
 
 // problems are differences from the model.
@@ -105,7 +106,7 @@ func (w *world) checkComponents(ctx context.Context, p *problems) error {
 		return err
 	}
 	for i := range pods.Items {
-		if !ready(&pods.Items[i]) || pods.Items[i].DeletionTimestamp != nil {
+		if !probe.Ready(&pods.Items[i]) || pods.Items[i].DeletionTimestamp != nil {
 			p.add("pod %s isn't ready: %s", pods.Items[i].Name, pods.Items[i].Status.Phase)
 		}
 	}
@@ -121,12 +122,6 @@ func (w *world) checkComponents(ctx context.Context, p *problems) error {
 		}
 	}
 	return nil
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // checkObjects checks that the objects of the model exist, and that their status is right.
@@ -554,8 +549,8 @@ func (w *world) checkPods(ctx context.Context, p *problems) (map[string]types.UI
 			continue
 		}
 		there[pod.Name] = pod.UID
-		if ready(pod) != w.m.Ready(wanted) {
-			p.add("pod %s is ready: %v, want %v", pod.Name, ready(pod), w.m.Ready(wanted))
+		if probe.Ready(pod) != w.m.Ready(wanted) {
+			p.add("pod %s is ready: %v, want %v", pod.Name, probe.Ready(pod), w.m.Ready(wanted))
 		}
 	}
 	for name := range w.m.Pods {

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // abilities returns the abilities of a kernel without BPF trampolines and kprobes.
@@ -52,9 +54,7 @@ func TestSequenceRepeats(t *testing.T) {
 		t.Error("two seeds draw one sequence")
 	}
 	file := filepath.Join(t.TempDir(), "sequence.json")
-	if err := (Recording{7, m.Nodes, steps}).Save(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, (Recording{7, m.Nodes, steps}).Save(file))
 	recorded, err := LoadRecording(file)
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 	"github.com/bpfman/bpfman-operator/tests/plot"
 )
@@ -53,9 +54,7 @@ func TestSoak(t *testing.T) {
 	w := connect(ctx, t)
 	w.clear(ctx, t)
 	objects := w.soakObjects(ctx, t, programs)
-	if err := w.checkRestarts(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.checkRestarts(ctx))
 	if err := await(ctx, patience, w.check); err != nil { // the programs of an earlier run are gone
 		t.Fatal(err)
 	}
@@ -136,9 +135,7 @@ func (w *world) soakObjects(ctx context.Context, t *testing.T, n int) []v1alpha1
 func (w *world) loadAll(ctx context.Context, t *testing.T, objects []v1alpha1.UserObject) map[types.UID]bool {
 	t.Helper()
 	for _, o := range objects {
-		if err := w.create(ctx, o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.create(ctx, o))
 	}
 	uids := map[types.UID]bool{}
 	err := await(ctx, patience+time.Duration(len(objects))*loadTime, func(ctx context.Context) error {
@@ -187,9 +184,7 @@ func (w *world) otherPins(ctx context.Context, t *testing.T) map[string]map[stri
 func (w *world) unloadAll(ctx context.Context, t *testing.T, objects []v1alpha1.UserObject, uids map[types.UID]bool, others map[string]map[string]bool) {
 	t.Helper()
 	for _, o := range objects {
-		if err := w.remove(ctx, o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.remove(ctx, o))
 	}
 	err := await(ctx, patience+time.Duration(len(objects))*loadTime, func(ctx context.Context) error {
 		for _, name := range w.m.Nodes {
@@ -311,10 +306,6 @@ func (s *sampler) save(t *testing.T) {
 		}
 	}
 	rows.Flush()
-	if err := rows.Error(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(strings.TrimSuffix(run.file, ".csv")+".svg", plot.SVG(panels), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, rows.Error())
+	must.Succeed(t, os.WriteFile(strings.TrimSuffix(run.file, ".csv")+".svg", plot.SVG(panels), 0o600))
 }

@@ -27,7 +27,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -35,7 +34,10 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 	"github.com/bpfman/bpfman-operator/tests/restarts"
 )
 
@@ -106,9 +108,7 @@ func connect(ctx context.Context, t *testing.T) *world {
 		t.Fatal(err)
 	}
 	config.QPS, config.Timeout = -1, callTimeout
-	if err := v1alpha1.Install(scheme.Scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v1alpha1.Install(scheme.Scheme))
 	w := &world{ids: map[string][]uint32{}, seenPrograms: map[uint32]bool{}, seenMaps: map[uint32]bool{}, others: map[types.UID]bool{}}
 	err = await(ctx, accepted, func(context.Context) (err error) {
 		w.Client, err = client.New(config, client.Options{Scheme: scheme.Scheme})
@@ -122,18 +122,14 @@ func connect(ctx context.Context, t *testing.T) *world {
 	}
 	w.restarts = restarts.NewLog(w, bpfmanSpace)
 	var nodes corev1.NodeList
-	if err := w.List(ctx, &nodes); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.List(ctx, &nodes))
 	var names []string
 	for _, n := range nodes.Items {
 		names = append(names, n.Name)
 	}
 	can := map[string]Ability{}
 	for _, name := range names {
-		if err := giveProbe(name); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, giveProbe(name))
 		trials, err := ask[[]node.Trial](ctx, w, name, "try", settings.bytecode)
 		if err != nil {
 			t.Fatal(err)
@@ -152,9 +148,7 @@ func connect(ctx context.Context, t *testing.T) *world {
 	}
 	w.m = NewModel(can, names)
 	var config0 corev1.ConfigMap
-	if err := w.Get(ctx, client.ObjectKey{Namespace: bpfmanSpace, Name: "bpfman-config"}, &config0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Get(ctx, client.ObjectKey{Namespace: bpfmanSpace, Name: "bpfman-config"}, &config0))
 	w.installed = config0.Data
 	return w
 }
@@ -204,33 +198,19 @@ func (w *world) onNode(ctx context.Context, nodeName string, command ...string) 
 }
 
 // ask runs a command of the node probe on a node, and decodes its output.
-func ask[T any](ctx context.Context, w *world, nodeName string, command ...string) (answer T, err error) {
-	out, err := w.onNode(ctx, nodeName, append([]string{probeOf(nodeName)}, command...)...)
-	if err != nil || len(out) == 0 {
-		return answer, err
-	}
-	if err := json.Unmarshal(out, &answer); err != nil {
-		return answer, fmt.Errorf("%s on node %s: answer: %w", strings.Join(command, " "), nodeName, err)
-	}
-	return answer, nil
+func ask[T any](ctx context.Context, w *world, nodeName string, command ...string) (T, error) {
+	return probe.Ask[T](ctx, func(ctx context.Context, command ...string) ([]byte, error) {
+		return w.onNode(ctx, nodeName, append([]string{probeOf(nodeName)}, command...)...)
+	}, command...)
 }
 
 // await polls until do succeeds. When the time is over, it returns the last error of do.
 func await(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, interval, timeout, true, func(ctx context.Context) (bool, error) {
+	return eventually.Succeeds(ctx, timeout, interval, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
-		err := do(ctx)
-		if err != nil && (last == nil || ctx.Err() == nil) {
-			last = err
-		}
-		return err == nil, nil
+		return do(ctx)
 	})
-	if err != nil {
-		return fmt.Errorf("waited %v: %w", timeout, errors.Join(last, err))
-	}
-	return nil
 }
 
 // refused reports whether an API server has rejected a request permanently.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // listed contains what Artifact Hub reads from Chart.yaml. Its annotations are texts in YAML.
@@ -42,13 +43,8 @@ type definition struct {
 func readListed(t *testing.T) listed {
 	t.Helper()
 	var chart listed
-	content, err := os.ReadFile(filepath.Join(root, "charts/bpfman-operator/Chart.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(content, &chart); err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(root, "charts/bpfman-operator/Chart.yaml"))
+	must.Succeed(t, yaml.Unmarshal(content, &chart))
 	for name := range chart.Annotations {
 		if known, ok := strings.CutPrefix(name, "artifacthub.io/"); !ok || !slices.Contains(annotations, known) {
 			t.Errorf("Artifact Hub reads no annotation %s", name)
@@ -76,13 +72,8 @@ func TestListedDefinitions(t *testing.T) {
 	want := map[string]definition{}
 	for _, name := range files(t, "config/crd/bases") {
 		var crd apiextensionsv1.CustomResourceDefinition
-		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := yaml.Unmarshal(content, &crd); err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, name)
+		must.Succeed(t, yaml.Unmarshal(content, &crd))
 		want[crd.Name] = definition{Kind: crd.Spec.Names.Kind, Version: crd.Spec.Versions[0].Name, Name: crd.Name}
 	}
 	got := map[string]definition{}
@@ -101,9 +92,7 @@ func TestListedDefinitions(t *testing.T) {
 // TestListedExamples decodes the examples, and refuses unknown fields.
 func TestListedExamples(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.Install(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v1alpha1.Install(scheme))
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	examples := annotation[[]map[string]any](t, "crdsExamples")
 	if len(examples) == 0 {
@@ -129,13 +118,8 @@ func TestListedImages(t *testing.T) {
 			Image string `json:"image"`
 		} `json:"exporter"`
 	}
-	content, err := os.ReadFile(filepath.Join(root, "charts/bpfman-operator/values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(content, &values); err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(root, "charts/bpfman-operator/values.yaml"))
+	must.Succeed(t, yaml.Unmarshal(content, &values))
 	want := map[string]string{"exporter": values.Exporter.Image}
 	for name, image := range values.Images {
 		if image, ok := image.(string); ok && name != "pullPolicy" {
@@ -158,10 +142,7 @@ func TestListedImages(t *testing.T) {
 // are read in other places, so each link has a host.
 func TestListedLinks(t *testing.T) {
 	chart := readListed(t)
-	readme, err := os.ReadFile(filepath.Join(root, "charts/bpfman-operator/README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must.Read(t, filepath.Join(root, "charts/bpfman-operator/README.md"))
 	text := chart.Icon + "\n" + chart.Annotations["artifacthub.io/links"] + "\n" + string(readme)
 	found := regexp.MustCompile(`bpfman/bpfman-operator/(?:blob/)?main/([^\s)#]+)`).FindAllStringSubmatch(text, -1)
 	if len(found) < 5 {

@@ -39,6 +39,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/installed"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const root = "../.."
@@ -197,14 +198,9 @@ func TestChartWithMonitoring(t *testing.T) {
 func TestValuesOfOverlays(t *testing.T) {
 	for _, overlay := range []string{"config/one-node", "config/hardened"} {
 		t.Run(overlay, func(t *testing.T) {
-			content, err := os.ReadFile(filepath.Join(root, overlay, "values.yaml"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must.Read(t, filepath.Join(root, overlay, "values.yaml"))
 			var values map[string]any
-			if err := yaml.Unmarshal(content, &values); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal(content, &values))
 			settings := []string{"crds.keep=false"}
 			for _, key := range slices.Sorted(maps.Keys(values)) {
 				value, err := json.Marshal(values[key])
@@ -482,21 +478,11 @@ type schema struct {
 // refused.
 func TestValuesAreDescribed(t *testing.T) {
 	var described schema
-	content, err := os.ReadFile(filepath.Join(root, "charts/bpfman-operator/values.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(content, &described); err != nil {
-		t.Fatal(err)
-	}
-	content, err = os.ReadFile(filepath.Join(root, "charts/bpfman-operator/values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(root, "charts/bpfman-operator/values.schema.json"))
+	must.Succeed(t, json.Unmarshal(content, &described))
+	content = must.Read(t, filepath.Join(root, "charts/bpfman-operator/values.yaml"))
 	var values map[string]any
-	if err := yaml.UnmarshalStrict(content, &values); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(content, &values))
 
 	var compare func(path string, values map[string]any, s schema)
 	compare = func(path string, values map[string]any, s schema) {

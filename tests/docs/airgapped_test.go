@@ -5,7 +5,6 @@ package docs
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,16 +17,15 @@ import (
 
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/configuration"
+	"github.com/bpfman/bpfman-operator/tests/makefile"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestAirGappedPage follows the page about clusters without internet access up to the manifests. Its table must
 // contain every image of config/default. With its overlay and the variables of its command, all images must come
 // from its registry. TestWithoutInternet in tests/e2e covers the rest.
 func TestAirGappedPage(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "docs/air-gapped.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(root, "docs/air-gapped.md"))
 	page := string(content)
 	command := regexp.MustCompile(`(?m)^    make deploy DEPLOY=(\S+) (.*)$`).FindStringSubmatch(page)
 	if command == nil {
@@ -35,17 +33,11 @@ func TestAirGappedPage(t *testing.T) {
 	}
 	overlay, variables := command[1], strings.Fields(command[2])
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "config"), os.DirFS(filepath.Join(root, "config"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(filepath.Join(dir, "config"), os.DirFS(filepath.Join(root, "config"))))
 	for _, name := range []string{"kustomization.yaml", "config.yaml"} {
 		file := filepath.Join(dir, overlay, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(written(t, page, overlay+"/"+name)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must.Succeed(t, os.WriteFile(file, []byte(written(t, page, overlay+"/"+name)), 0o600))
 	}
 
 	before := imagesOf(build(t, filepath.Join(root, "config/default")))
@@ -67,9 +59,7 @@ func TestAirGappedPage(t *testing.T) {
 			continue
 		}
 		var configMap corev1.ConfigMap
-		if err := yaml.UnmarshalStrict([]byte(document), &configMap); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict([]byte(document), &configMap))
 		config, unknown, err := deploy.ParseConfig(configMap.Data)
 		if err != nil || len(unknown) > 0 {
 			t.Errorf("unknown keys %q, error %v", unknown, err)
@@ -122,9 +112,7 @@ func build(t *testing.T, overlay string) string {
 // withImages replaces images like make with these variables.
 func withImages(t *testing.T, manifests string, variables []string) string {
 	t.Helper()
-	arguments := append([]string{"--no-print-directory", "-C", root, "--eval", "with-images: ; @$(WITH_IMAGES)", "with-images"}, variables...)
-	command := exec.CommandContext(t.Context(), "make", arguments...)
-	command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
+	command := makefile.Command(t, root, append([]string{"--eval", "with-images: ; @$(WITH_IMAGES)", "with-images"}, variables...)...)
 	command.Stdin = strings.NewReader(manifests)
 	output, err := command.Output()
 	if err != nil {

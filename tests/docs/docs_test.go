@@ -30,6 +30,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/makefile"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const root = "../.."
@@ -57,10 +58,7 @@ func readPages(t *testing.T) []page {
 	}
 	var pages []page
 	for _, path := range paths {
-		content, err := os.ReadFile(filepath.Join(root, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, filepath.Join(root, path))
 		pages = append(pages, parse(path, string(content)))
 	}
 	return pages
@@ -142,9 +140,7 @@ func TestLinks(t *testing.T) {
 // without a kind is a part of an object, and must only be valid YAML.
 func TestManifests(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(appsv1.AddToScheme(scheme), corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(appsv1.AddToScheme(scheme), corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), v1alpha1.Install(scheme)))
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	objects := 0
 	for _, p := range readPages(t) {
@@ -177,31 +173,28 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+var testLink = regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)\)`)
+
 // TestNamedTests checks that each test that a page names is in the file that it links to,
-// and that the tests' own page names one for each of upstream's faults.
+// that some pages name tests, and that the tests' own page names one for each of upstream's faults.
 func TestNamedTests(t *testing.T) {
-	const own = "tests/README.md"
-	var page []byte
-	for _, path := range []string{"docs/threat-model.md", own} {
-		var err error
-		if page, err = os.ReadFile(filepath.Join(root, path)); err != nil {
-			t.Fatal(err)
-		}
-		named := regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)\)`).FindAllStringSubmatch(string(page), -1)
-		if len(named) == 0 {
-			t.Errorf("%s names no test", path)
-		}
-		for _, link := range named {
-			content, err := os.ReadFile(filepath.Join(root, filepath.Dir(path), link[2]))
+	texts := map[string]string{}
+	for _, page := range readPages(t) {
+		texts[page.path] = page.text
+		for _, link := range testLink.FindAllStringSubmatch(page.text, -1) {
+			content, err := os.ReadFile(filepath.Join(root, filepath.Dir(page.path), link[2]))
 			if err != nil || !bytes.Contains(content, []byte("\nfunc "+link[1]+"(t *testing.T) {\n")) {
-				t.Errorf("%s: no test %s in %s: %v", path, link[1], link[2], err)
+				t.Errorf("%s: no test %s in %s: %v", page.path, link[1], link[2], err)
 			}
 		}
+	}
+	if path := "docs/threat-model.md"; !testLink.MatchString(texts[path]) {
+		t.Errorf("%s names no test", path)
 	}
 	const faults = 28
 	for fault := 1; fault <= faults; fault++ {
 		row := regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d \| .*\[TestUpstreamFault(\d\dAnd)?%02d`, fault, fault))
-		if !row.Match(page) {
+		if !row.MatchString(texts["tests/README.md"]) {
 			t.Errorf("no test is named for fault %d", fault)
 		}
 	}
@@ -222,18 +215,10 @@ func TestTargets(t *testing.T) {
 
 // TestConfigurationKeys checks that each key of the ConfigMap is documented.
 func TestConfigurationKeys(t *testing.T) {
-	manifest, err := os.ReadFile(filepath.Join(root, "config/bpfman-deployment/config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must.Read(t, filepath.Join(root, "config/bpfman-deployment/config.yaml"))
 	var configMap corev1.ConfigMap
-	if err := yaml.UnmarshalStrict(manifest, &configMap); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(root, "docs/configuration.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(manifest, &configMap))
+	page := must.Read(t, filepath.Join(root, "docs/configuration.md"))
 	for key := range configMap.Data {
 		if !bytes.Contains(page, []byte("| `"+key+"` |")) {
 			t.Errorf("docs/configuration.md: no key %s", key)

@@ -9,7 +9,6 @@ import (
 	"go/types"
 	"iter"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // reasonAt is the position of the reason in the arguments of the functions that emit Events.
@@ -24,10 +24,7 @@ var reasonAt = map[string]int{"Emit": 3, "tellNode": 2, "emit": 2}
 
 // TestEventReasons checks that the page about Events has the reasons of all Events in the code, and no others.
 func TestEventReasons(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs/reference/events.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Read(t, filepath.Join(root, "docs/reference/events.md"))
 	documented := map[string]bool{}
 	for _, row := range regexp.MustCompile(`(?m)^\| (\w+) \| (?:Normal|Warning) \|`).FindAllStringSubmatch(string(page), -1) {
 		documented[row[1]] = true

@@ -4,13 +4,14 @@
 package docs
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestExplain checks that `kubectl explain` shows an example for each field that users set, unless it lists the
@@ -22,14 +23,9 @@ func TestExplain(t *testing.T) {
 	}
 	fields := 0
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, file)
 		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(content, &definition); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict(content, &definition))
 		kind := definition.Spec.Names.Kind
 		var walk func(path string, schema apiextensionsv1.JSONSchemaProps)
 		walk = func(path string, schema apiextensionsv1.JSONSchemaProps) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/tests/makefile"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 var (
@@ -22,20 +23,14 @@ var (
 
 // TestEveryFolderOfTestsIsRun compares tests/README.md with the folders, and with what make runs.
 func TestEveryFolderOfTestsIsRun(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "tests/README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Read(t, filepath.Join(root, "tests/README.md"))
 	files, err := filepath.Glob(filepath.Join(root, "hack/make/*.mk"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var recipes strings.Builder
 	for _, file := range append(files, filepath.Join(root, "Makefile")) {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, file)
 		recipes.Write(content)
 	}
 	targets := makefile.Targets(t, root)

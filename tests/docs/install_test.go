@@ -4,22 +4,20 @@
 package docs
 
 import (
-	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/tests/makefile"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestInstallAndUninstall checks that the targets that test installations run the commands
 // on the page about installing, in the same order.
 func TestInstallAndUninstall(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "docs/install.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(root, "docs/install.md"))
 	version := currentVersion(t)
 	release := "release-v" + version
 	// The page has the published chart, and the target has a packaged one.
@@ -62,10 +60,7 @@ func TestOldestKubernetes(t *testing.T) {
 		"hack/install/install.sh":           "Kubernetes 1.30 or later is required",
 		"hack/kubernetes/oldest/go.mod":     "k8s.io/kubernetes v1.30.",
 	} {
-		content, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, filepath.Join(root, file))
 		if !strings.Contains(string(content), want) {
 			t.Errorf("%s doesn't have %q", file, want)
 		}
@@ -91,14 +86,8 @@ func TestUninstallChecksFirst(t *testing.T) {
 // dryRun returns the commands of a target, on a cluster that the Makefile doesn't know.
 func dryRun(t *testing.T, target string) []string {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", root, target)
-	command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=", "KUBECONFIG=/elsewhere")
-	output, err := command.Output()
-	if err != nil {
-		t.Fatalf("make --dry-run %s: %v", target, err)
-	}
 	var lines []string
-	for line := range strings.Lines(string(output)) {
+	for line := range strings.Lines(makefile.DryRun(t, root, []string{"KUBECONFIG=/elsewhere"}, target)) {
 		lines = append(lines, withoutPaths(line))
 	}
 	return lines

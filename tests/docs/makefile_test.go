@@ -4,8 +4,6 @@
 package docs
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/tests/makefile"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // promised are the targets in the original developer guide of the project, by group and in its order.
@@ -48,10 +48,7 @@ var (
 // help runs `make`, and returns its lines, its groups in order, and the group of each target.
 func help(t *testing.T) (lines, groups []string, groupOf map[string]string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", root)
-	// The make that runs this test can have other targets and variables.
-	command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
-	output, err := command.Output()
+	output, err := makefile.Command(t, root).Output()
 	if err != nil {
 		t.Fatalf("make: %v", err)
 	}
@@ -101,10 +98,7 @@ func TestHelp(t *testing.T) {
 // TestKindMounts checks that the mounts of kind's nodes include each of the host's /sys file systems that the
 // DaemonSet mounts.
 func TestKindMounts(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "hack/kind/cluster.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(root, "hack/kind/cluster.yaml"))
 	var cluster struct {
 		Kind       string `json:"kind"`
 		APIVersion string `json:"apiVersion"`
@@ -116,9 +110,7 @@ func TestKindMounts(t *testing.T) {
 			} `json:"extraMounts"`
 		} `json:"nodes"`
 	}
-	if err := yaml.UnmarshalStrict(content, &cluster); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(content, &cluster))
 	config, _, err := deploy.ParseConfig(map[string]string{deploy.KeyDaemonImage: "bpfman", deploy.KeyAgentImage: "agent", deploy.KeyCSIImage: "csi", deploy.KeyInspectorImage: "inspector"})
 	if err != nil {
 		t.Fatal(err)

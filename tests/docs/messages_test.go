@@ -7,21 +7,19 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestMessagesOfVolumesAreExplained checks that the page about volumes' errors explains all errors
 // of the CSI plugin that a user of a pod can see.
 func TestMessagesOfVolumesAreExplained(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs/volume-errors.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Read(t, filepath.Join(root, "docs/volume-errors.md"))
 	messages := 0
 	for _, part := range []string{"driver", "program", "access", "maps"} {
 		paths, err := filepath.Glob(filepath.Join(root, "csi", part, "*.go"))

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // Scripts that replace the commands that the check uses.
@@ -22,16 +23,29 @@ const (
 	withoutBuildx = `case $1 in info) ;; version) echo 28.0.1 ;; *) exit 1 ;; esac`
 )
 
-// standIns creates a directory of commands.
-func standIns(t *testing.T, commands map[string]string) string {
+// standIns creates a directory of commands: scripts, and tools of this machine.
+func standIns(t *testing.T, commands map[string]string, tools ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, script := range commands {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+	}
+	for _, tool := range tools {
+		must.Succeed(t, os.Symlink(lookPath(t, tool), filepath.Join(dir, tool)))
 	}
 	return dir
+}
+
+// makeTools are what make itself and its scripts need.
+var makeTools = strings.Fields("make bash sh env awk sed grep git cat dirname uname ls mktemp rm")
+
+func lookPath(t *testing.T, tool string) string {
+	t.Helper()
+	path, err := exec.LookPath(tool)
+	if err != nil {
+		prerequisite.Missing(t, err.Error(), prerequisite.Shell)
+	}
+	return path
 }
 
 func goIs(version string) string { return "echo go version go" + version + " linux/amd64" }
@@ -40,10 +54,7 @@ func kubectlIs(version string) string { return "echo Client Version: v" + versio
 
 // TestNeeds runs the check for run-on-kind on machines that have all, one, or none of the requirements.
 func TestNeeds(t *testing.T) {
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		prerequisite.Missing(t, err.Error(), prerequisite.Shell)
-	}
+	bash := lookPath(t, "bash")
 	all := map[string]string{"docker": buildx, "go": goIs("1.26.8"), "kubectl": kubectlIs("1.36.3")}
 	with := func(changes map[string]string) map[string]string {
 		commands := map[string]string{}
@@ -106,16 +117,7 @@ func TestNeeds(t *testing.T) {
 
 // TestRun_NamesEverythingThatIsMissing runs the target without any of its requirements.
 func TestRun_NamesEverythingThatIsMissing(t *testing.T) {
-	dir := standIns(t, map[string]string{"id": "echo 1000"})
-	for _, tool := range []string{"make", "bash", "sh", "env", "awk", "sed", "grep", "git", "cat", "dirname", "uname", "ls", "mktemp", "rm"} {
-		path, err := exec.LookPath(tool)
-		if err != nil {
-			t.Skip(err)
-		}
-		if err := os.Symlink(path, filepath.Join(dir, tool)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir := standIns(t, map[string]string{"id": "echo 1000"}, makeTools...)
 	command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", root, "run", "LOCALBIN="+t.TempDir(), "CACHE="+t.TempDir())
 	command.Env = []string{"PATH=" + dir, "HOME=" + t.TempDir()}
 	output, err := command.CombinedOutput()
@@ -155,10 +157,7 @@ func TestSetupKind_PassesItsSettings(t *testing.T) {
 
 // TestNeeds_OneNode runs the check of `make run` on machines that lack one of the requirements.
 func TestNeeds_OneNode(t *testing.T) {
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		prerequisite.Missing(t, err.Error(), prerequisite.Shell)
-	}
+	bash := lookPath(t, "bash")
 	const mounts = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 none rw\n"
 	kibibytes := func(n string) string { return "echo Avail; echo " + n }
 	for name, c := range map[string]struct {
@@ -178,21 +177,10 @@ func TestNeeds_OneNode(t *testing.T) {
 			if c.cargo != "" {
 				commands["apt-get"], commands["go"] = "", goIs("1.26.8")
 			}
-			dir := standIns(t, commands)
-			for _, tool := range []string{"sed", "grep", "tail"} {
-				path, err := exec.LookPath(tool)
-				if err != nil {
-					prerequisite.Missing(t, err.Error(), prerequisite.Shell)
-				}
-				if err := os.Symlink(path, filepath.Join(dir, tool)); err != nil {
-					t.Fatal(err)
-				}
-			}
+			dir := standIns(t, commands, "sed", "grep", "tail")
 			files := t.TempDir()
 			for file, content := range map[string]string{"status": "CapEff:\t" + c.capabilities + "\n", "mounts": c.mounts} {
-				if err := os.WriteFile(filepath.Join(files, file), []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(filepath.Join(files, file), []byte(content), 0o600))
 			}
 			command := exec.CommandContext(t.Context(), bash, filepath.Join(root, "hack/needs.sh"), "root", "apt", "go", "rust", "cgroup", "disk")
 			command.Env = []string{"PATH=" + dir, "HOME=/home/me", "STATUS=" + filepath.Join(files, "status"), "MOUNTS=" + filepath.Join(files, "mounts")}
@@ -221,16 +209,7 @@ func TestNeeds_OneNode(t *testing.T) {
 // TestRunOnKind_ChecksBeforeItCreates runs the target with only kind itself.
 func TestRunOnKind_ChecksBeforeItCreates(t *testing.T) {
 	called := filepath.Join(t.TempDir(), "called")
-	dir := standIns(t, map[string]string{"kind": `echo "$@" >>` + called, "docker": engineIsDown})
-	for _, tool := range []string{"make", "bash", "sh", "env", "awk", "sed", "grep", "git", "cat", "dirname", "uname", "ls", "mktemp", "rm"} {
-		path, err := exec.LookPath(tool)
-		if err != nil {
-			prerequisite.Missing(t, err.Error(), prerequisite.Shell)
-		}
-		if err := os.Symlink(path, filepath.Join(dir, tool)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir := standIns(t, map[string]string{"kind": `echo "$@" >>` + called, "docker": engineIsDown}, makeTools...)
 	command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", root, "run-on-kind", "KIND="+filepath.Join(dir, "kind"), "LOCALBIN="+t.TempDir())
 	command.Env = []string{"PATH=" + dir, "HOME=" + t.TempDir()}
 	output, err := command.CombinedOutput()

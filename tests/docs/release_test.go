@@ -10,15 +10,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/tests/makefile"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // currentVersion returns the version in the Makefile.
 func currentVersion(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(root, "Makefile"))
 	found := regexp.MustCompile(`(?m)^override VERSION := .*,(\d+\.\d+\.\d+)\)$`).FindSubmatch(content)
 	if found == nil {
 		t.Fatal("the Makefile sets no VERSION")
@@ -49,28 +49,18 @@ func TestBump(t *testing.T) {
 		files = append(files, "hack/make/"+filepath.Base(path))
 	}
 	for _, file := range files {
-		content, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(filepath.Join(copied, filepath.Dir(file)), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(copied, file), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, filepath.Join(root, file))
+		must.Succeed(t, os.MkdirAll(filepath.Join(copied, filepath.Dir(file)), 0o750))
+		must.Succeed(t, os.WriteFile(filepath.Join(copied, file), content, 0o600))
 	}
-	bump := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", copied, "bump", "NEW=98.7.6")
-	bump.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=", "VERSION=")
+	bump := makefile.Command(t, copied, "bump", "NEW=98.7.6")
+	bump.Env = append(bump.Env, "VERSION=")
 	if output, err := bump.CombinedOutput(); err != nil {
 		t.Fatalf("make bump: %v\n%s", err, output)
 	}
 	bumped := 0
 	for _, file := range files {
-		content, err := os.ReadFile(filepath.Join(copied, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, filepath.Join(copied, file))
 		bumped += strings.Count(string(content), "98.7.6")
 		for line := range strings.Lines(string(content)) {
 			if strings.Contains(line, version) && !others.MatchString(line) {
@@ -87,32 +77,28 @@ func TestBump(t *testing.T) {
 func TestReleaseSettings(t *testing.T) {
 	version := currentVersion(t)
 	for name, test := range map[string]struct {
-		arguments, environment, expected []string
+		arguments, environment []string
+		expected               string
 	}{
-		"the default": {nil, []string{"GITHUB_REPOSITORY=Some-One/Fork"}, []string{
+		"the default": {
+			nil,
+			[]string{"GITHUB_REPOSITORY=Some-One/Fork"},
 			"--version " + version + ` --registry "ghcr.io/some-one" --source https://github.com/Some-One/Fork`,
-		}},
-		"an empty version":    {nil, []string{"VERSION="}, []string{"--version " + version + " "}},
-		"a tag":               {[]string{"VERSION=v1.8.7"}, nil, []string{"--version 1.8.7 "}},
-		"a tag in a variable": {nil, []string{"VERSION=v1.8.7-rc.1"}, []string{"--version 1.8.7-rc.1 "}},
-		"another registry": {[]string{"REGISTRY=registry.example.com:5000/a/b"}, []string{"GITHUB_REPOSITORY=Some-One/Fork"}, []string{
+		},
+		"an empty version":    {nil, []string{"VERSION="}, "--version " + version + " "},
+		"a tag":               {[]string{"VERSION=v1.8.7"}, nil, "--version 1.8.7 "},
+		"a tag in a variable": {nil, []string{"VERSION=v1.8.7-rc.1"}, "--version 1.8.7-rc.1 "},
+		"another registry": {
+			[]string{"REGISTRY=registry.example.com:5000/a/b"},
+			[]string{"GITHUB_REPOSITORY=Some-One/Fork"},
 			`--registry "registry.example.com:5000/a/b" `,
-		}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			command := exec.CommandContext(t.Context(), "make", append([]string{"--dry-run", "--no-print-directory", "-C", root, "release-publish"}, test.arguments...)...)
-			command.Env = append(append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=", "VERSION=", "REGISTRY="), test.environment...)
-			if name != "another registry" {
-				command.Env = append(command.Env, "REGISTRY=")
-			}
-			output, err := command.Output()
-			if err != nil {
-				t.Fatalf("make --dry-run: %v", err)
-			}
-			for _, expected := range test.expected {
-				if !strings.Contains(string(output), expected) {
-					t.Errorf("make doesn't run %q:\n%s", expected, output)
-				}
+			environment := append([]string{"VERSION=", "REGISTRY="}, test.environment...)
+			output := makefile.DryRun(t, root, environment, append([]string{"release-publish"}, test.arguments...)...)
+			if !strings.Contains(output, test.expected) {
+				t.Errorf("make doesn't run %q:\n%s", test.expected, output)
 			}
 		})
 	}
@@ -123,13 +109,8 @@ func TestReleaseSettings(t *testing.T) {
 func TestReleaseNamesImagesByDigest(t *testing.T) {
 	for _, target := range []string{"build-release-yamls", "package-chart", "release-bundle"} {
 		for argument, expected := range map[string]string{"BY_DIGEST=yes": "sed -f ", "VERSION=1.9.9": "bpfman-agent:v1.9.9|"} {
-			command := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", root, target, argument)
-			command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
-			output, err := command.Output()
-			if err != nil {
-				t.Fatalf("make --dry-run %s: %v", target, err)
-			}
-			if !strings.Contains(string(output), expected) {
+			output := makefile.DryRun(t, root, nil, target, argument)
+			if !strings.Contains(output, expected) {
 				t.Errorf("make %s %s doesn't run %q:\n%s", target, argument, expected, output)
 			}
 		}
@@ -162,14 +143,9 @@ func TestBundleReplaces(t *testing.T) {
 		if strings.Contains(version, "-") {
 			channels = "--channels candidate --default-channel candidate"
 		}
-		command := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", root, "bundle", "VERSION="+version)
-		command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=", "GIT_DIR="+repository)
-		output, err := command.Output()
-		if err != nil {
-			t.Fatalf("make --dry-run bundle: %v", err)
-		}
+		output := makefile.DryRun(t, root, []string{"GIT_DIR=" + repository}, "bundle", "VERSION="+version)
 		for _, flags := range []string{`--replaces "` + expected + `"`, channels, `--skip-range "<` + version + `"`} {
-			if !strings.Contains(string(output), flags) {
+			if !strings.Contains(output, flags) {
 				t.Errorf("the bundle of %s isn't made with %s:\n%s", version, flags, output)
 			}
 		}

@@ -4,22 +4,17 @@
 package docs
 
 import (
-	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
-var testLink = regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)\)`)
-
-// TestPromisesAreTested checks that the tests in each row of the table of promises exist.
+// TestPromisesAreTested checks that each row of the table of promises names a test. TestNamedTests checks that it exists.
 func TestPromisesAreTested(t *testing.T) {
 	const path = "docs/reliability.md"
-	text, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Read(t, filepath.Join(root, path))
 	_, table, found := strings.Cut(string(text), "## Failures and their effects\n")
 	if !found {
 		t.Fatalf("%s has no table of promises", path)
@@ -32,17 +27,8 @@ func TestPromisesAreTested(t *testing.T) {
 			continue
 		}
 		rows++
-		tests := testLink.FindAllStringSubmatch(cells[3], -1)
-		if len(tests) == 0 {
+		if !testLink.MatchString(cells[3]) {
 			t.Errorf("%s: no test of %q", path, strings.TrimSpace(cells[1]))
-		}
-		for _, test := range tests {
-			source, err := os.ReadFile(filepath.Join(root, filepath.Dir(path), test[2]))
-			if err != nil {
-				t.Errorf("%s: %s: %v", path, test[1], err)
-			} else if !strings.Contains(string(source), "\nfunc "+test[1]+"(t *testing.T)") {
-				t.Errorf("%s: %s isn't in %s", path, test[1], test[2])
-			}
 		}
 	}
 	if rows < 10 {

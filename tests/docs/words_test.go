@@ -9,7 +9,6 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,6 +17,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // speaking are the directories with strings for users: messages, logs, and help.
@@ -139,17 +140,12 @@ func avoidedWords(t *testing.T) *regexp.Regexp {
 	t.Helper()
 	var words []string
 	for _, rule := range []string{"Avoid", "Plain"} {
-		text, err := os.ReadFile(filepath.Join(root, "hack/vale/styles/bpfman", rule+".yml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Read(t, filepath.Join(root, "hack/vale/styles/bpfman", rule+".yml"))
 		var style struct {
 			Tokens []string          `json:"tokens"`
 			Swap   map[string]string `json:"swap"`
 		}
-		if err := yaml.Unmarshal(text, &style); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal(text, &style))
 		words = append(append(words, style.Tokens...), slices.Sorted(maps.Keys(style.Swap))...)
 	}
 	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(words, "|") + `)\b`)

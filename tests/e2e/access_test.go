@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 )
 
 // keyClusterAccess is the key of the ConfigMap that decides which pods can mount the maps
@@ -63,7 +64,7 @@ func TestClusterAccessByRBAC(t *testing.T) {
 			})
 			awaitReady(ctx, s, pod)
 			awaitGrowth(ctx, s, pod, mapName, callKill)
-			if ready(other) {
+			if probe.Ready(other) {
 				s.Error("a pod of another namespace started too")
 			}
 		}},
@@ -113,7 +114,7 @@ func awaitPods(ctx context.Context, t *testing.T, wanted func(*corev1.Pod) bool)
 		var states []string
 		for i := range pods.Items {
 			states = append(states, podState(&pods.Items[i]))
-			ok = ok && ready(&pods.Items[i]) && wanted(&pods.Items[i])
+			ok = ok && probe.Ready(&pods.Items[i]) && wanted(&pods.Items[i])
 		}
 		return ok, strings.Join(states, "; ")
 	})

@@ -8,7 +8,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/configuration"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestWithoutInternet follows docs/air-gapped.md on a cluster that can only reach its own registry. With the
@@ -31,10 +31,7 @@ func TestWithoutInternet(t *testing.T) {
 	if settings.pushCA == "" {
 		prerequisite.Missing(t, "BYTECODE_PUSH_CA names no authority: the registry is known to everyone", prerequisite.Registry)
 	}
-	authority, err := os.ReadFile(settings.pushCA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Read(t, settings.pushCA)
 	page, program := airGappedPage(t)
 	page[deploy.KeyRegistryCA] = string(authority)
 	program.Name = prefix + program.Name
@@ -65,10 +62,7 @@ func TestWithoutInternet(t *testing.T) {
 // airGappedPage returns the page's settings for the ConfigMap, and the page's program.
 func airGappedPage(t *testing.T) (map[string]string, *v1alpha1.TcxProgram) {
 	t.Helper()
-	content, err := os.ReadFile("../../docs/air-gapped.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, "../../docs/air-gapped.md")
 	var data map[string]string
 	var program *v1alpha1.TcxProgram
 	for _, block := range regexp.MustCompile("(?s)```yaml[^\n]*\n(.*?)```").FindAllSubmatch(content, -1) {

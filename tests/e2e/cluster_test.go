@@ -6,20 +6,16 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,11 +26,12 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
-	"sigs.k8s.io/e2e-framework/klient/wait"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 	"github.com/bpfman/bpfman-operator/tests/restarts"
 )
 
@@ -42,7 +39,6 @@ const (
 	// label is on all objects of the tests, so that those of a killed run can be found.
 	label          = "bpfman.io/e2e"
 	probeNamespace = "bpfman-e2e"
-	probeName      = "node-probe"
 	bpfmanSpace    = "bpfman"
 )
 
@@ -58,8 +54,8 @@ type cluster struct {
 	client.Client
 	resources *resources.Resources
 	clientset *kubernetes.Clientset
-	// probes are the pods of the node probe, by node.
-	probes map[string]string
+	// probes are the pods of the node probe.
+	probes *probe.Pods
 	// trials show what the kernels of all nodes support, by type. refusals show which nodes don't support a type.
 	trials   map[string]node.Trial
 	refusals map[string]map[string]node.Trial
@@ -87,7 +83,7 @@ func connect(ctx context.Context, cfg *envconf.Config) (context.Context, error) 
 	if err != nil {
 		return ctx, fmt.Errorf("make a clientset: %w", err)
 	}
-	under = &cluster{Client: c, resources: r, clientset: clientset, restarts: restarts.NewLog(c, bpfmanSpace), probes: map[string]string{}, trials: map[string]node.Trial{}, refusals: map[string]map[string]node.Trial{}}
+	under = &cluster{Client: c, resources: r, clientset: clientset, restarts: restarts.NewLog(c, bpfmanSpace), trials: map[string]node.Trial{}, refusals: map[string]map[string]node.Trial{}}
 	return ctx, nil
 }
 
@@ -134,10 +130,12 @@ func remove(ctx context.Context, o client.Object) error {
 		}
 		return fmt.Errorf("delete %s: %w", what, err)
 	}
-	err := wait.For(func(ctx context.Context) (bool, error) {
-		err := under.Get(ctx, client.ObjectKeyFromObject(o), o)
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	}, wait.WithContext(ctx), wait.WithTimeout(patience), wait.WithInterval(interval), wait.WithImmediate())
+	err := eventually.Succeeds(ctx, patience, interval, func(ctx context.Context) error {
+		if err := under.Get(ctx, client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+			return errors.Join(errors.New("it is still there"), err)
+		}
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("wait until %s is gone: %w", what, err)
 	}
@@ -146,33 +144,6 @@ func remove(ctx context.Context, o client.Object) error {
 
 // startProbes runs the node probe on each node that has the node components.
 func startProbes(ctx context.Context, _ *envconf.Config) (context.Context, error) {
-	privileged := true
-	labels := map[string]string{label: probeName}
-	probes := &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: probeName, Namespace: probeNamespace, Labels: labels},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					HostPID: true, HostNetwork: true,
-					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-					Containers: []corev1.Container{{
-						Name: probeName, Image: settings.probe, ImagePullPolicy: corev1.PullIfNotPresent, Args: []string{"wait"},
-						SecurityContext: &corev1.SecurityContext{Privileged: &privileged},
-					}},
-				},
-			},
-		},
-	}
-	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: probeNamespace, Labels: map[string]string{
-		label: "true", "pod-security.kubernetes.io/enforce": "privileged",
-	}}}
-	for _, o := range []client.Object{space, probes} {
-		if err := under.Create(ctx, o); err != nil {
-			return ctx, fmt.Errorf("create %s: %w", o.GetName(), err)
-		}
-	}
 	var agents corev1.PodList
 	if err := under.List(ctx, &agents, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
 		return ctx, fmt.Errorf("list the pods of the node components: %w", err)
@@ -184,22 +155,10 @@ func startProbes(ctx context.Context, _ *envconf.Config) (context.Context, error
 	for _, pod := range agents.Items {
 		nodes[pod.Spec.NodeName] = true
 	}
-	err := wait.For(func(ctx context.Context) (bool, error) {
-		var pods corev1.PodList
-		if err := under.List(ctx, &pods, client.InNamespace(probeNamespace), client.MatchingLabels(labels)); err != nil {
-			return false, fmt.Errorf("list the probes: %w", err)
-		}
-		for _, pod := range pods.Items {
-			if ready(&pod) && nodes[pod.Spec.NodeName] {
-				under.probes[pod.Spec.NodeName] = pod.Name
-			}
-		}
-		return len(under.probes) == len(nodes), nil
-	}, wait.WithContext(ctx), wait.WithTimeout(patience), wait.WithInterval(interval), wait.WithImmediate())
-	if err != nil {
-		return ctx, fmt.Errorf("wait for the probe %s on %d nodes, ready on %v: %w", settings.probe, len(nodes), under.probes, err)
-	}
-	return ctx, nil
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: probeNamespace, Labels: map[string]string{label: "true"}}}
+	var err error
+	under.probes, err = probe.Start(ctx, under.resources.GetConfig(), space, settings.probe, slices.Collect(maps.Keys(nodes)), patience)
+	return ctx, err
 }
 
 func stopProbes(ctx context.Context, _ *envconf.Config) (context.Context, error) {
@@ -210,14 +169,13 @@ func stopProbes(ctx context.Context, _ *envconf.Config) (context.Context, error)
 func tryKernel(ctx context.Context, _ *envconf.Config) (context.Context, error) {
 	for _, name := range under.nodes() {
 		var trials []node.Trial
-		var refused error
-		err := wait.For(func(ctx context.Context) (bool, error) {
+		err := eventually.Succeeds(ctx, patience, interval, func(ctx context.Context) (err error) {
 			// The daemon can have just started.
-			trials, refused = ask[[]node.Trial](ctx, name, "try", settings.bytecode)
-			return refused == nil, nil
-		}, wait.WithContext(ctx), wait.WithTimeout(patience), wait.WithInterval(interval), wait.WithImmediate())
+			trials, err = ask[[]node.Trial](ctx, name, "try", settings.bytecode)
+			return err
+		})
 		if err != nil {
-			return ctx, refused
+			return ctx, err
 		}
 		for _, t := range trials {
 			seeHolders(&t)
@@ -248,22 +206,11 @@ func seeHolders(t *node.Trial) {
 }
 
 // nodes returns the nodes with node components.
-func (c *cluster) nodes() []string { return slices.Sorted(maps.Keys(c.probes)) }
+func (c *cluster) nodes() []string { return slices.Sorted(maps.Keys(c.probes.ByNode)) }
 
 // ask runs a command of the node probe on a node, and decodes its output.
-func ask[T any](ctx context.Context, nodeName string, command ...string) (answer T, err error) {
-	var out, errOut bytes.Buffer
-	err = under.resources.ExecInPod(ctx, probeNamespace, under.probes[nodeName], probeName, append([]string{"/node-probe"}, command...), &out, &errOut)
-	if err != nil {
-		return answer, fmt.Errorf("%s on node %s: %w: %s", strings.Join(command, " "), nodeName, err, strings.TrimSpace(errOut.String()))
-	}
-	if out.Len() == 0 {
-		return answer, nil
-	}
-	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
-		return answer, fmt.Errorf("%s on node %s: answer: %w", strings.Join(command, " "), nodeName, err)
-	}
-	return answer, nil
+func ask[T any](ctx context.Context, nodeName string, command ...string) (T, error) {
+	return probe.Ask[T](ctx, under.probes.On(nodeName), command...)
 }
 
 // inBackground runs a command of the node probe on a node until the returned function is called, or the test ends. The
@@ -300,10 +247,4 @@ func answers[T any](stops map[string]func() T) map[string]T {
 		all[name] = stop()
 	}
 	return all
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }

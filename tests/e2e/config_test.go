@@ -273,11 +273,7 @@ func TestWithoutCSI(t *testing.T) {
 			create(ctx, t, keeps)
 			awaitReady(ctx, s, keeps)
 			set(ctx, s, "false", "bpfman", "bpfman-agent", "bpfman-inspector")
-			driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.CSIDriverName}}
-			await(ctx, s, "the CSIDriver is gone", func(ctx context.Context) (bool, string) {
-				err := under.Get(ctx, client.ObjectKeyFromObject(driver), driver)
-				return apierrors.IsNotFound(err), fmt.Sprint(err)
-			})
+			awaitGone(ctx, s, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.CSIDriverName}})
 			create(ctx, t, waits)
 			awaitEvent(ctx, s, waits, corev1.EventTypeWarning, "FailedMount", "driver name "+v1alpha1.CSIDriverName+" not found")
 			awaitGrowth(ctx, s, keeps, mapName, callKill)

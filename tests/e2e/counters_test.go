@@ -8,181 +8,16 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/e2e-framework/klient/decoder"
-	"sigs.k8s.io/e2e-framework/klient/k8s"
 
-	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
-
-// TestExamples covers the product's main purpose. It applies the program and the
-// application of each example, only with other names. The application, which has no
-// capabilities, sees growing counts.
-func TestExamples(t *testing.T) {
-	for _, c := range []struct {
-		example, trial string
-		// adapt adapts the objects for the test, if necessary.
-		adapt func(context.Context, *testing.T, []client.Object)
-		// cause causes the events to count, if they don't occur anyway.
-		cause func(context.Context, *testing.T)
-	}{
-		{example: "go-tcx-counter", trial: "TCX"},
-		{example: "go-tc-counter", trial: "TC"},
-		{example: "go-xdp-counter", trial: "XDP"},
-		{example: "go-tracepoint-counter", trial: "Tracepoint", cause: callKill},
-		{example: "go-kprobe-counter", trial: "Kprobe"},
-		{example: "go-uprobe-counter", trial: "Uprobe", adapt: withoutContainers},
-		{example: "go-uprobe-counter", trial: node.ContainerUprobe},
-	} {
-		t.Run(strings.ReplaceAll(c.example+" "+c.trial, " ", "_"), func(t *testing.T) {
-			requireType(t, c.trial)
-			var objects []client.Object
-			feature(t,
-				step{"attached", func(ctx context.Context, s *testing.T) {
-					objects = exampleObjects(ctx, s, c.example)
-					if c.adapt != nil {
-						// go-target must exist before the program that names its
-						// process.
-						for _, o := range objects {
-							if _, ok := o.(v1alpha1.UserObject); !ok {
-								create(ctx, t, o)
-							}
-						}
-						c.adapt(ctx, s, objects)
-					}
-					for _, o := range objects {
-						if o.GetUID() == "" {
-							create(ctx, t, o)
-						}
-					}
-					for _, o := range objects {
-						if user, ok := o.(v1alpha1.UserObject); ok {
-							awaitSuccess(ctx, s, user)
-						}
-					}
-				}},
-				step{"counted and read without privilege", func(ctx context.Context, s *testing.T) {
-					for _, o := range objects {
-						user, ok := o.(v1alpha1.UserObject)
-						if !ok {
-							continue
-						}
-						for _, pod := range podsOf(ctx, s, readerOf(objects)) {
-							awaitGrowth(ctx, s, pod, "", c.cause)
-						}
-						saw(kindOf(user), func(r *result) { r.counted, r.read = true, true })
-					}
-				}},
-			)
-		})
-	}
-}
-
-// exampleObjects reads an example, with what it needs, and renames its objects, so that
-// they don't conflict with those of a user who tries the example on the same cluster.
-func exampleObjects(ctx context.Context, t *testing.T, example string) []client.Object {
-	t.Helper()
-	dirs := []string{example}
-	if strings.Contains(example, "uprobe") {
-		dirs = []string{"go-target", example}
-	}
-	var objects []client.Object
-	for _, dir := range dirs {
-		for _, file := range []string{"deployment.yaml", "bytecode.yaml"} {
-			files := os.DirFS("../../examples/config/" + dir)
-			if dir == "go-target" && file == "bytecode.yaml" {
-				continue
-			}
-			all, err := decoder.DecodeAllFiles(ctx, files, file, decoder.MutateOption(rename))
-			if err != nil {
-				t.Fatalf("read example %s: %v", dir, err)
-			}
-			for _, o := range all {
-				objects = append(objects, o)
-			}
-		}
-	}
-	return objects
-}
-
-const prefix = "e2e-"
-
-func rename(o k8s.Object) error {
-	if o.GetNamespace() != "" {
-		o.SetNamespace(prefix + o.GetNamespace())
-	} else {
-		o.SetName(prefix + o.GetName())
-	}
-	switch o := o.(type) {
-	case v1alpha1.UserObject:
-		if image := o.GetAppCommon().ByteCode.Image; image != nil {
-			image.Url = strings.Replace(image.Url, "quay.io/bpfman-bytecode", settings.bytecode, 1)
-		}
-		if uprobe, ok := o.(*v1alpha1.UprobeProgram); ok && uprobe.Spec.Containers != nil && uprobe.Spec.Containers.Namespace != bpfmanSpace {
-			uprobe.Spec.Containers.Namespace = prefix + uprobe.Spec.Containers.Namespace
-		}
-		if image := o.GetAppCommon().ByteCode.Image; image != nil && image.ImagePullSecret != nil {
-			image.ImagePullSecret.Name = prefix + image.ImagePullSecret.Name
-		}
-	case *appsv1.Deployment:
-		o.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64)
-		if settings.sampleApp != "" {
-			o.Spec.Template.Spec.Containers[0].Image = settings.sampleApp
-		}
-	case *appsv1.DaemonSet:
-		pod := &o.Spec.Template.Spec
-		pod.TerminationGracePeriodSeconds = new(int64)
-		container := &pod.Containers[0]
-		if strings.Contains(o.Name, "go-target") {
-			container.Image = settings.uprobed
-			return nil
-		}
-		if strings.Contains(o.Name, "map-exporter") {
-			container.Image = settings.exporter
-		} else {
-			container.Image = settings.counters
-			container.Args = append(container.Args, "--interval=250ms")
-		}
-		for _, v := range pod.Volumes {
-			if v.CSI != nil {
-				v.CSI.VolumeAttributes[v1alpha1.VolumeAttributeProgram] = prefix + v.CSI.VolumeAttributes[v1alpha1.VolumeAttributeProgram]
-			}
-		}
-	}
-	return nil
-}
-
-// withoutContainers changes a uprobe's target to the executable of a running go-target,
-// with a path for the daemon, for daemons that can't enter containers.
-func withoutContainers(ctx context.Context, t *testing.T, objects []client.Object) {
-	t.Helper()
-	first := under.nodes()[0]
-	var pid int
-	await(ctx, t, "go-target runs on "+first, func(ctx context.Context) (bool, string) {
-		pids, err := ask[[]int](ctx, first, "processes", "go-target")
-		if len(pids) == 0 {
-			return false, fmt.Sprint(err)
-		}
-		pid = pids[0]
-		return true, ""
-	})
-	for _, o := range objects {
-		if uprobe, ok := o.(*v1alpha1.UprobeProgram); ok {
-			uprobe.Spec.Containers = nil
-			uprobe.Spec.Target = fmt.Sprintf("/host/proc/%d/root/go-target", pid)
-			uprobe.Spec.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: first}}
-		}
-	}
-}
 
 // callKill calls kill(2) on all nodes.
 func callKill(ctx context.Context, t *testing.T) {
@@ -217,7 +52,7 @@ func podsOf(ctx context.Context, t *testing.T, ds *appsv1.DaemonSet) []*corev1.P
 		var states []string
 		for i := range pods.Items {
 			states = append(states, podState(&pods.Items[i]))
-			if ready(&pods.Items[i]) {
+			if probe.Ready(&pods.Items[i]) {
 				out = append(out, &pods.Items[i])
 			}
 		}

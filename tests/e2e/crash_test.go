@@ -19,7 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 	"github.com/bpfman/bpfman-operator/tests/restarts"
 )
 
@@ -77,14 +79,10 @@ func work(ctx context.Context, t *testing.T, victim, name, space string) {
 			modify(ctx, t, changes, func(o *v1alpha1.TracepointProgram) { o.Spec.Names = append(o.Spec.Names, "syscalls/sys_exit_kill") })
 		},
 		func() {
-			if err := under.Delete(ctx, goes); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, under.Delete(ctx, goes))
 		},
 		func() {
-			if err := under.Delete(ctx, early, client.GracePeriodSeconds(0)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, under.Delete(ctx, early, client.GracePeriodSeconds(0)))
 		},
 	}
 	chosen := rand.IntN(len(operations))
@@ -168,7 +166,7 @@ func awaitRunning(ctx context.Context, t *testing.T) {
 		var states []string
 		for i := range pods.Items {
 			// The kubelet might not have noticed yet that a container was killed.
-			ok = ok && ready(&pods.Items[i])
+			ok = ok && probe.Ready(&pods.Items[i])
 			states = append(states, podState(&pods.Items[i]))
 		}
 		running := map[string]int{} // the number of nodes, by component

@@ -10,6 +10,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func TestDescribe(t *testing.T) {
 	}
 	var objects []client.Object
 	feature(t, step{"a newcomer understands it", func(ctx context.Context, s *testing.T) {
-		objects = sample(ctx, s, "bpfman.io_v1alpha1_tcx_pass_tcxprogram.yaml")
+		objects = objectsIn(ctx, s, filepath.Join(samplesDir, "bpfman.io_v1alpha1_tcx_pass_tcxprogram.yaml"))
 		o := objects[0].(*v1alpha1.TcxProgram) //nolint:errcheck // the file contains this kind
 		create(ctx, t, o)
 		awaitSuccess(ctx, s, o)

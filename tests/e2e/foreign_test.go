@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
@@ -104,13 +105,9 @@ func newClient(t *testing.T) client.Client {
 
 func createUpstream(ctx context.Context, t *testing.T, objects []*unstructured.Unstructured, users *corev1.Namespace) {
 	t.Helper()
-	if err := under.Create(ctx, users.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, under.Create(ctx, users.DeepCopy()))
 	for _, definition := range upstream.V06Definitions() {
-		if err := under.Create(ctx, definition); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, under.Create(ctx, definition))
 	}
 	for _, object := range objects {
 		status := object.Object["status"]

@@ -25,6 +25,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/faultyimages"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // promptly is the maximum time to attach an object, no matter what happens to others.
@@ -232,10 +233,7 @@ func push(ctx context.Context, t *testing.T, repository string, img v1.Image) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck // it is documented to be one
 	if settings.pushCA != "" {
-		pem, err := os.ReadFile(settings.pushCA)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pem := must.Read(t, settings.pushCA)
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
 			t.Fatalf("no certificate in %s", settings.pushCA)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const (
@@ -107,9 +108,7 @@ func TestInspector(t *testing.T) {
 			})
 		}},
 		step{"the pod is deleted", func(ctx context.Context, s *testing.T) {
-			if err := remove(ctx, pod); err != nil {
-				s.Fatal(err)
-			}
+			must.Succeed(s, remove(ctx, pod))
 			awaitInspected(ctx, s, nodeName, "gone with its pod", func(node *v1alpha1.BpfNode) bool { return !slices.ContainsFunc(node.Status.Programs, of) })
 		}},
 		step{"the object is deleted", func(ctx context.Context, s *testing.T) {

@@ -46,10 +46,7 @@ func TestMixedKernels(t *testing.T) {
 	if len(able) == 0 {
 		requireType(t, "XDP")
 	}
-	o := &v1alpha1.XdpProgram{
-		ObjectMeta: metav1.ObjectMeta{Name: space},
-		Spec:       v1alpha1.XdpProgramSpec{XdpProgramInfo: xdpInfo(primary()), BpfAppCommon: of("go-xdp-counter")},
-	}
+	o := xdp(metav1.ObjectMeta{Name: space}, primary())
 	feature(t,
 		step{"the status counts and names the nodes", func(ctx context.Context, s *testing.T) {
 			namespace(ctx, t, space)

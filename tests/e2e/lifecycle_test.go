@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -94,7 +95,7 @@ type use struct {
 // ConfigMap, and the CSIDriver. `make test-e2e` runs all tests on any installation.
 var telling = []use{
 	{"TestEveryKind", TestEveryKind},
-	{"TestNamespaced", TestNamespaced},
+	{"TestNamespacedIsReloaded", TestNamespacedIsReloaded},
 	{"TestClusterAccessByRBAC", TestClusterAccessByRBAC},
 	{"TestModesOfMaps", TestModesOfMaps},
 	{"TestRunningPodFollowsItsProgram", TestRunningPodFollowsItsProgram},
@@ -173,9 +174,7 @@ func programsFirst(ctx context.Context, t *testing.T, w *workload) {
 func operatorFirst(ctx context.Context, t *testing.T, w *workload) {
 	t.Helper()
 	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-operator", Namespace: bpfmanSpace}}
-	if err := remove(ctx, operator); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, remove(ctx, operator))
 	awaitEnd(ctx, t, node.Operator)
 	programsFirst(ctx, t, w)
 }
@@ -204,18 +203,14 @@ func definitionsFirst(ctx context.Context, t *testing.T, w *workload) {
 // its reports are deleted, but its programs aren't.
 func namespaceFirst(ctx context.Context, t *testing.T, w *workload) {
 	t.Helper()
-	if err := remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: bpfmanSpace}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: bpfmanSpace}}))
 	checkNodes(ctx, t, true)
 	await(ctx, t, "the CSIDriver has gone with the namespace", func(ctx context.Context) (bool, string) {
 		found, err := traces(ctx)
 		left := slices.DeleteFunc(found, func(trace string) bool { return !strings.HasPrefix(trace, "csi") && !strings.HasPrefix(trace, "nodes") })
 		return err == nil && len(left) == 0, fmt.Sprintf("%q, %v", left, err)
 	})
-	if err := remove(ctx, w.application); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, remove(ctx, w.application))
 	await(ctx, t, "the reports about "+w.application.Name+" are gone", func(ctx context.Context) (bool, string) {
 		programs, err := programsOf(ctx, w.application)
 		return err == nil && len(programs) == 0, fmt.Sprint(programs, err)

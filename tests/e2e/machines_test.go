@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 )
 
 // requireThreeNodes skips a test if the cluster has fewer nodes, unless the test was requested
@@ -85,7 +86,7 @@ func awaitNode(ctx context.Context, t *testing.T, nodeName string) {
 		if err := under.List(ctx, &pods); err != nil {
 			return false, err.Error()
 		}
-		probe, components := "", 0
+		probePod, components := "", 0
 		var states []string
 		for i := range pods.Items {
 			pod := &pods.Items[i]
@@ -94,17 +95,17 @@ func awaitNode(ctx context.Context, t *testing.T, nodeName string) {
 			}
 			states = append(states, podState(pod))
 			switch {
-			case !ready(pod) || pod.DeletionTimestamp != nil:
+			case !probe.Ready(pod) || pod.DeletionTimestamp != nil:
 			case pod.Namespace == probeNamespace:
-				probe = pod.Name
+				probePod = pod.Name
 			case pod.Labels["name"] == "bpfman-daemon":
 				components++
 			}
 		}
-		if probe == "" || components != 1 {
+		if probePod == "" || components != 1 {
 			return false, strings.Join(states, "; ")
 		}
-		under.probes[nodeName] = probe
+		under.probes.ByNode[nodeName] = probePod
 		// The status can still show a container from before the reboot as running.
 		_, err := ask[[]int](ctx, nodeName, "processes", "bpfman-agent")
 		return err == nil, fmt.Sprint(err)
@@ -154,7 +155,7 @@ func attachedOn(ctx context.Context, t *testing.T, o v1alpha1.UserObject, nodes 
 		return ok, fmt.Sprintf("%s: %s, %+v, reported by %v", c.Type, c.Message, *counts, on)
 	})
 	for _, name := range want {
-		if under.probes[name] == "" {
+		if under.probes.ByNode[name] == "" {
 			continue // it joined later
 		}
 		loaded, err := loadedOn(ctx, name, o.GetUID())

@@ -7,17 +7,14 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestNodeSelector selects a node by a label that is added and removed.
@@ -27,34 +24,24 @@ func TestNodeSelector(t *testing.T) {
 	o := tcx("e2e-selected", "lo")
 	o.Spec.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{key: "yes"}}
 	first := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: under.nodes()[0]}}
-	awaitAttachedOn := func(ctx context.Context, t *testing.T, nodes int) {
-		t.Helper()
-		await(ctx, t, fmt.Sprintf("attached on %d nodes, and successful", nodes), func(ctx context.Context) (bool, string) {
-			c, err := conditionOf(ctx, o)
-			counts := o.GetStatus().Nodes
-			if err != nil || counts == nil {
-				return false, fmt.Sprint(err)
-			}
-			loaded, err := loadedFor(ctx, o.GetUID())
-			ok := c.Type == string(v1alpha1.ProgramReconcileSuccess) && int(counts.Selected) == nodes && int(counts.Attached) == nodes && len(loaded) == nodes
-			return ok, fmt.Sprintf("%s %s, %v, loaded %v, %v", c.Type, c.Message, *counts, loaded, err)
-		})
-	}
 	feature(t,
 		step{"no node", func(ctx context.Context, s *testing.T) {
 			create(ctx, t, o)
-			awaitAttachedOn(ctx, s, 0)
+			attachedOn(ctx, s, o, nil)
 		}},
 		step{"the label comes", func(ctx context.Context, s *testing.T) {
 			modify(ctx, s, first, func(n *corev1.Node) { n.Labels[key] = "yes" })
 			t.Cleanup(func() {
 				modify(context.WithoutCancel(ctx), t, first, func(n *corev1.Node) { delete(n.Labels, key) })
 			})
-			awaitAttachedOn(ctx, s, 1)
+			attachedOn(ctx, s, o, []string{first.Name})
 		}},
 		step{"and goes", func(ctx context.Context, s *testing.T) {
 			modify(ctx, s, first, func(n *corev1.Node) { delete(n.Labels, key) })
-			awaitAttachedOn(ctx, s, 0)
+			attachedOn(ctx, s, o, nil)
+			if loaded, err := loadedFor(ctx, o.GetUID()); err != nil || len(loaded) > 0 {
+				s.Errorf("no node is selected, and the daemons have %v, %v", loaded, err)
+			}
 		}},
 	)
 }
@@ -98,10 +85,7 @@ func TestNodeGone(t *testing.T) {
 	selector := metav1.LabelSelector{MatchLabels: gone.Labels}
 	cluster := tcx(name, "lo")
 	cluster.Spec.NodeSelector = selector
-	namespaced := &v1alpha1.TcxNsProgram{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: space},
-		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: tcxNsInfo(), BpfAppCommon: of("go-tcx-counter")},
-	}
+	namespaced := tcxNs(space, name)
 	namespaced.Spec.NodeSelector = selector
 	reports := []v1alpha1.ProgramObject{&v1alpha1.BpfProgram{}, &v1alpha1.BpfNsProgram{}}
 	feature(t,
@@ -120,14 +104,9 @@ func TestNodeGone(t *testing.T) {
 			}
 		}},
 		step{"it goes, and its reports with it", func(ctx context.Context, s *testing.T) {
-			if err := remove(ctx, gone); err != nil {
-				s.Fatal(err)
-			}
+			must.Succeed(s, remove(ctx, gone))
 			for _, report := range reports {
-				await(ctx, s, kindOf(report)+" is gone", func(ctx context.Context) (bool, string) {
-					err := under.Get(ctx, client.ObjectKeyFromObject(report), report)
-					return apierrors.IsNotFound(err), fmt.Sprint(err)
-				})
+				awaitGone(ctx, s, report)
 			}
 			for _, owner := range []v1alpha1.UserObject{cluster, namespaced} {
 				awaitSuccess(ctx, s, owner)
@@ -140,12 +119,7 @@ func TestNodeGone(t *testing.T) {
 // to.
 func reportOf(ctx context.Context, t *testing.T, report v1alpha1.ProgramObject, owner v1alpha1.UserObject, nodeName string) {
 	t.Helper()
-	config := rest.CopyConfig(under.resources.GetConfig())
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + bpfmanSpace + ":bpfman-daemon"}
-	agent, err := client.New(config, client.Options{Scheme: under.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	agent := asAgent(t)
 	report.SetName(owner.GetName())
 	report.SetNamespace(owner.GetNamespace())
 	report.SetLabels(map[string]string{

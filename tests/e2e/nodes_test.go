@@ -15,12 +15,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 	readerpod "github.com/bpfman/bpfman-operator/tests/reader"
 )
 
@@ -72,10 +72,7 @@ func TestNodesSelected(t *testing.T) {
 			requireMachines(s)
 			machine(ctx, s, joined, "remove-node")
 			attachedOn(ctx, s, o, []string{third})
-			await(ctx, s, "its BpfNode is gone", func(ctx context.Context) (bool, string) {
-				err := under.Get(ctx, client.ObjectKey{Name: joined}, &v1alpha1.BpfNode{})
-				return apierrors.IsNotFound(err), fmt.Sprint(err)
-			})
+			awaitGone(ctx, s, &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: joined}})
 		}},
 	)
 }
@@ -194,7 +191,7 @@ func TestNodesRollOut(t *testing.T) {
 			}
 			up := map[string]bool{}
 			for i := range pods {
-				up[pods[i].Spec.NodeName] = up[pods[i].Spec.NodeName] || ready(&pods[i]) && pods[i].DeletionTimestamp == nil
+				up[pods[i].Spec.NodeName] = up[pods[i].Spec.NodeName] || probe.Ready(&pods[i]) && pods[i].DeletionTimestamp == nil
 			}
 			down := len(under.nodes())
 			for _, isUp := range up {

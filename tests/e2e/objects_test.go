@@ -45,6 +45,38 @@ func tracepoint(name string) *v1alpha1.TracepointProgram {
 	}
 }
 
+// xdp, tc, tcxCounter, and tcxNs return programs that count packets. The latter does so in the pods of a namespace with the
+// label of targetPods.
+func xdp(meta metav1.ObjectMeta, at v1alpha1.InterfaceSelector) *v1alpha1.XdpProgram {
+	return &v1alpha1.XdpProgram{ObjectMeta: meta, Spec: v1alpha1.XdpProgramSpec{XdpProgramInfo: xdpInfo(at), BpfAppCommon: of("go-xdp-counter")}}
+}
+
+func tc(meta metav1.ObjectMeta, at v1alpha1.InterfaceSelector) *v1alpha1.TcProgram {
+	return &v1alpha1.TcProgram{ObjectMeta: meta, Spec: v1alpha1.TcProgramSpec{TcProgramInfo: tcInfo(at), BpfAppCommon: of("go-tc-counter")}}
+}
+
+func tcxCounter(meta metav1.ObjectMeta, at v1alpha1.InterfaceSelector) *v1alpha1.TcxProgram {
+	return &v1alpha1.TcxProgram{ObjectMeta: meta, Spec: v1alpha1.TcxProgramSpec{TcxProgramInfo: tcxInfo("tcx_stats", at), BpfAppCommon: of("go-tcx-counter")}}
+}
+
+func tcxNs(namespace, name string) *v1alpha1.TcxNsProgram {
+	return &v1alpha1.TcxNsProgram{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: tcxNsInfo(), BpfAppCommon: of("go-tcx-counter")},
+	}
+}
+
+// application returns an application that counts calls of kill(2), and packets at the loopback interface.
+func application(name string) *v1alpha1.BpfApplication {
+	return &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.BpfApplicationSpec{
+		BpfAppCommon: of("go-app-counter"),
+		Programs: []v1alpha1.BpfApplicationProgram{
+			{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo(killCalls))},
+			{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", on("lo")))},
+		},
+	}}
+}
+
 func tracepointInfo(names ...string) v1alpha1.TracepointProgramInfo {
 	return v1alpha1.TracepointProgramInfo{BpfProgramCommon: functionOf("tracepoint_kill_recorder"), Names: names}
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestGlobalVariables shows global variables by name, and mounts their section.
@@ -146,9 +147,7 @@ func start(ctx context.Context, t *testing.T, args ...string) *running {
 		return write.Write(p)
 	})
 	command.Stdout, command.Stderr = locked, locked
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, command.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -25,6 +25,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // cosign runs cosign, which trusts the registry that tests push to.
@@ -143,10 +144,7 @@ func TestPolicy(t *testing.T) {
 	feature(t,
 		step{"a key pair, a policy, and images", func(ctx context.Context, s *testing.T) {
 			cosign(ctx, s, "generate-key-pair", "--output-key-prefix", key)
-			public, err := os.ReadFile(key + ".pub")
-			if err != nil {
-				s.Fatal(err)
-			}
+			public := must.Read(s, key+".pub")
 			meta := metav1.ObjectMeta{Namespace: bpfmanSpace, Name: "e2e-policy"}
 			create(ctx, t, &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"cosign.pub": public}})
 			root := `{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`
@@ -215,9 +213,7 @@ func TestPolicy(t *testing.T) {
 			awaitSuccess(ctx, s, signed)
 		}},
 		step{"without the policy it is loaded", func(ctx context.Context, s *testing.T) {
-			if err := under.Delete(ctx, policy); err != nil {
-				s.Fatal(err)
-			}
+			must.Succeed(s, under.Delete(ctx, policy))
 			awaitSuccess(ctx, s, violating)
 		}},
 	)

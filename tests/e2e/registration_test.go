@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -94,9 +95,7 @@ func loseRegistration(ctx context.Context, test, t *testing.T, pod *corev1.Pod) 
 func csiNode(ctx context.Context, t *testing.T, name string) *storagev1.CSINode {
 	t.Helper()
 	n := &storagev1.CSINode{}
-	if err := under.Get(ctx, types.NamespacedName{Name: name}, n); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, under.Get(ctx, types.NamespacedName{Name: name}, n))
 	return n
 }
 
@@ -104,9 +103,7 @@ func csiNode(ctx context.Context, t *testing.T, name string) *storagev1.CSINode 
 func sidecarRestarts(ctx context.Context, t *testing.T) (restarts int32) {
 	t.Helper()
 	var pods corev1.PodList
-	if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}))
 	for i := range pods.Items {
 		if status := registrarOf(&pods.Items[i]); status != nil {
 			restarts += status.RestartCount

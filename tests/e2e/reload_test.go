@@ -14,11 +14,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
@@ -65,9 +65,7 @@ func TestRunningPodFollowsItsProgram(t *testing.T) {
 			}
 		}},
 		step{"without the program they keep their maps", func(ctx context.Context, s *testing.T) {
-			if err := remove(ctx, program); err != nil {
-				s.Fatal(err)
-			}
+			must.Succeed(s, remove(ctx, program))
 			for _, pod := range []*corev1.Pod{following, staying} {
 				checkUndisturbed(ctx, s, pod)
 				files, err := ask[[]node.File](ctx, pod.Spec.NodeName, "files", string(pod.UID), "/run/maps")
@@ -115,20 +113,11 @@ func TestSeveralVolumesInAPod(t *testing.T) {
 	requireType(t, "TCX")
 	const space = "e2e-volumes"
 	program := tracepoint("e2e-volumes")
-	application := &v1alpha1.BpfApplication{
-		ObjectMeta: metav1.ObjectMeta{Name: "e2e-volumes-app"},
-		Spec: v1alpha1.BpfApplicationSpec{
-			BpfAppCommon: of("go-app-counter"),
-			Programs: []v1alpha1.BpfApplicationProgram{
-				{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_enter_kill"))},
-				{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", on("lo")))},
-			},
-		},
-	}
+	app := application("e2e-volumes-app")
 	pod := reader(space, "reader", program.Name, "tracepoint_stats_map")
 	second := pod.Spec.Volumes[0].DeepCopy()
 	second.Name = "all"
-	second.CSI.VolumeAttributes = map[string]string{v1alpha1.VolumeAttributeProgram: application.Name, v1alpha1.VolumeAttributeMaps: "*"}
+	second.CSI.VolumeAttributes = map[string]string{v1alpha1.VolumeAttributeProgram: app.Name, v1alpha1.VolumeAttributeMaps: "*"}
 	third := second.DeepCopy()
 	third.Name = "member"
 	third.CSI.VolumeAttributes[v1alpha1.VolumeAttributeMaps] = "tcx_stats_map, tracepoint_stats_map"
@@ -140,7 +129,7 @@ func TestSeveralVolumesInAPod(t *testing.T) {
 	feature(t, step{"each has its maps", func(ctx context.Context, s *testing.T) {
 		namespace(ctx, t, space)
 		create(ctx, t, program)
-		create(ctx, t, application)
+		create(ctx, t, app)
 		create(ctx, t, pod)
 		awaitReady(ctx, s, pod)
 		for path, want := range map[string][]string{
@@ -224,15 +213,11 @@ func TestNewPodsLeaveTheMountTable(t *testing.T) {
 func renew(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var pods corev1.PodList
-	if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}))
 	old := map[types.UID]bool{}
 	for i := range pods.Items {
 		old[pods.Items[i].UID] = true
-		if err := under.Delete(ctx, &pods.Items[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, under.Delete(ctx, &pods.Items[i]))
 	}
 	awaitPods(ctx, t, func(pod *corev1.Pod) bool { return !old[pod.UID] })
 }
@@ -269,9 +254,7 @@ func killAndAwait(ctx context.Context, t *testing.T, victim string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := killOn(ctx, n, victim); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, killOn(ctx, n, victim))
 		awaitFor(ctx, t, recovery, victim+" runs again", func(ctx context.Context) (bool, string) {
 			now, err := ask[[]int](ctx, n, "processes", victim)
 			return err == nil && len(now) > 0 && !slices.Equal(now, before), fmt.Sprint(now, err)

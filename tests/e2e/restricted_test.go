@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/examples/maptext"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestFirstVolumeOfTheDocs applies the program and the pod of docs/get-started.md, in a namespace that enforces
@@ -156,10 +156,7 @@ const busybox = "busybox:1.37"
 // firstObjects returns the objects in docs/get-started.md, in order.
 func firstObjects(t *testing.T) []k8s.Object {
 	t.Helper()
-	content, err := os.ReadFile("../../docs/get-started.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, "../../docs/get-started.md")
 	var objects []k8s.Object
 	for _, block := range regexp.MustCompile("(?s)```yaml[^\n]*\n(.*?)```").FindAllSubmatch(content, -1) {
 		o, err := decoder.DecodeAny(bytes.NewReader(block[1]))

@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 func configMap() *corev1.ConfigMap {
@@ -55,9 +57,7 @@ func whatIsDeployed(ctx context.Context, t *testing.T) deployed {
 		operator: get(ctx, t, operatorDeployment()).Generation, components: get(ctx, t, nodeComponents()).Generation,
 	}
 	var pods corev1.PodList
-	if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, under.List(ctx, &pods, client.InNamespace(bpfmanSpace)))
 	for _, pod := range pods.Items {
 		if pod.Labels["name"] == "bpfman-daemon" {
 			d.componentsPods = append(d.componentsPods, pod.UID)
@@ -147,8 +147,14 @@ func componentPods(ctx context.Context) ([]corev1.Pod, error) {
 // setOperatorImage changes the operator's image, and waits until it runs.
 func setOperatorImage(ctx context.Context, t *testing.T, image string) {
 	t.Helper()
+	changeOperator(ctx, t, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+}
+
+// changeOperator changes the operator's Deployment, and waits until exactly its replicas run.
+func changeOperator(ctx context.Context, t *testing.T, change func(*appsv1.Deployment)) {
+	t.Helper()
 	d := operatorDeployment()
-	modify(ctx, t, d, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+	modify(ctx, t, d, change)
 	awaitFor(ctx, t, recovery, "the operator is rolled out", func(ctx context.Context) (bool, string) {
 		if err := under.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil {
 			return false, err.Error()

@@ -13,67 +13,165 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/klient/decoder"
+	"sigs.k8s.io/e2e-framework/klient/k8s"
+	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/userobject"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-const samplesDir = "../../config/samples"
+const (
+	samplesDir  = "../../config/samples"
+	examplesDir = "../../examples/config"
+)
 
-// TestSamples applies every sample with another name. It is attached. If the daemon
-// doesn't support that on this cluster, the status contains the daemon's error. After it
-// is deleted, nothing is left. A policy reports what it lacks.
+// TestSamples applies every sample, and every example that counts, with other names than those of a user who tries them on
+// the same cluster. Each object is attached. If the daemon doesn't support that on this cluster, the status contains the
+// daemon's error. An example's application, which has no privileges, sees growing counts. A policy reports what it lacks.
+// After everything is deleted, nothing is left.
 func TestSamples(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(samplesDir, "bpfman.io_*.yaml"))
-	if err != nil || len(files) == 0 {
+	samples, err := filepath.Glob(filepath.Join(samplesDir, "bpfman.io_*.yaml"))
+	if err != nil || len(samples) == 0 {
 		t.Fatalf("no samples in %s: %v", samplesDir, err)
 	}
-	for _, o := range sample(t.Context(), t, "acme.yaml") {
+	examples, err := filepath.Glob(filepath.Join(examplesDir, "go-*-counter*"))
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("no examples in %s: %v", examplesDir, err)
+	}
+	for _, o := range objectsIn(t.Context(), t, filepath.Join(samplesDir, "acme.yaml")) {
 		create(t.Context(), t, o)
 	}
-	for _, file := range files {
+	for _, file := range samples {
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "bpfman.io_v1alpha1_"), ".yaml")
-		t.Run(name, func(t *testing.T) {
-			for _, o := range sample(t.Context(), t, filepath.Base(file)) {
-				switch o := o.(type) {
-				case v1alpha1.UserObject:
-					feature(t,
-						step{"applied", func(ctx context.Context, _ *testing.T) {
-							create(ctx, t, o)
-							awaitSecret(ctx, t, o)
-						}},
-						step{"attached or refused", func(ctx context.Context, s *testing.T) { awaitSample(ctx, s, o) }},
-					)
-				case *v1alpha1.BytecodePolicy:
-					create(t.Context(), t, o)
-					awaitPolicy(t.Context(), t, o, metav1.ConditionFalse, "acme-cosign") // the Secret doesn't exist
-				case *v1alpha1.RolloutPolicy:
-					create(t.Context(), t, o)
-					awaitStages(t.Context(), t, o)
-				default:
-					t.Fatalf("%s has a %T", file, o)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { checkSample(t, objectsIn(t.Context(), t, file)) })
+	}
+	for _, dir := range examples {
+		t.Run(filepath.Base(dir), func(t *testing.T) { checkSample(t, exampleObjects(t.Context(), t, filepath.Base(dir))) })
 	}
 }
 
-func sample(ctx context.Context, t *testing.T, file string) []client.Object {
+// checkSample applies the objects of a sample or an example.
+func checkSample(t *testing.T, objects []client.Object) {
 	t.Helper()
-	all, err := decoder.DecodeAllFiles(ctx, os.DirFS(samplesDir), file, decoder.MutateOption(rename))
+	feature(t, step{"attached or refused", func(ctx context.Context, s *testing.T) {
+		for _, o := range objects {
+			create(ctx, t, o)
+		}
+		for _, o := range objects {
+			switch o := o.(type) {
+			case v1alpha1.UserObject:
+				awaitSecret(ctx, t, o)
+				awaitSample(ctx, s, o)
+			case *v1alpha1.BytecodePolicy:
+				awaitPolicy(ctx, s, o, metav1.ConditionFalse, "acme-cosign") // the Secret doesn't exist
+			case *v1alpha1.RolloutPolicy:
+				awaitStages(ctx, s, o)
+			}
+		}
+		readers := readerOf(objects)
+		if readers == nil {
+			return
+		}
+		for _, pod := range podsOf(ctx, s, readers) {
+			awaitGrowth(ctx, s, pod, "", callKill)
+		}
+		for _, o := range objects {
+			if user, ok := o.(v1alpha1.UserObject); ok {
+				saw(kindOf(user), func(r *result) { r.counted, r.read = true, true })
+			}
+		}
+	}})
+}
+
+// exampleObjects returns the objects of an example, with those that it needs.
+func exampleObjects(ctx context.Context, t *testing.T, example string) []client.Object {
+	t.Helper()
+	dir := filepath.Join(examplesDir, example)
+	content := must.Read(t, filepath.Join(dir, "kustomization.yaml"))
+	var kustomization struct{ Resources []string }
+	if err := yaml.Unmarshal(content, &kustomization); err != nil {
+		t.Fatalf("%s: %v", dir, err)
+	}
+	var objects []client.Object
+	for _, resource := range kustomization.Resources {
+		if other, needs := strings.CutPrefix(resource, "../"); needs {
+			objects = append(objects, exampleObjects(ctx, t, other)...)
+		} else {
+			objects = append(objects, objectsIn(ctx, t, filepath.Join(dir, resource))...)
+		}
+	}
+	return objects
+}
+
+// objectsIn returns the objects in a file, with other names.
+func objectsIn(ctx context.Context, t *testing.T, file string) []client.Object {
+	t.Helper()
+	all, err := decoder.DecodeAllFiles(ctx, os.DirFS(filepath.Dir(file)), filepath.Base(file), decoder.MutateOption(rename))
 	if err != nil {
-		t.Fatalf("read sample %s: %v", file, err)
+		t.Fatalf("read %s: %v", file, err)
 	}
 	objects := make([]client.Object, 0, len(all))
 	for _, o := range all {
 		objects = append(objects, o)
 	}
 	return objects
+}
+
+const prefix = "e2e-"
+
+func rename(o k8s.Object) error {
+	if o.GetNamespace() != "" {
+		o.SetNamespace(prefix + o.GetNamespace())
+	} else {
+		o.SetName(prefix + o.GetName())
+	}
+	switch o := o.(type) {
+	case v1alpha1.UserObject:
+		if image := o.GetAppCommon().ByteCode.Image; image != nil {
+			image.Url = strings.Replace(image.Url, "quay.io/bpfman-bytecode", settings.bytecode, 1)
+		}
+		for _, program := range userobject.Programs(o) {
+			if c := program.Containers(); c != nil && !program.Namespaced && c.Namespace != bpfmanSpace {
+				c.Namespace = prefix + c.Namespace
+			}
+		}
+		if image := o.GetAppCommon().ByteCode.Image; image != nil && image.ImagePullSecret != nil {
+			image.ImagePullSecret.Name = prefix + image.ImagePullSecret.Name
+		}
+	case *appsv1.Deployment:
+		o.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64)
+		if settings.sampleApp != "" {
+			o.Spec.Template.Spec.Containers[0].Image = settings.sampleApp
+		}
+	case *appsv1.DaemonSet:
+		pod := &o.Spec.Template.Spec
+		pod.TerminationGracePeriodSeconds = new(int64)
+		container := &pod.Containers[0]
+		if strings.Contains(o.Name, "go-target") {
+			container.Image = settings.uprobed
+			return nil
+		}
+		if strings.Contains(o.Name, "map-exporter") {
+			container.Image = settings.exporter
+		} else {
+			container.Image = settings.counters
+			container.Args = append(container.Args, "--interval=250ms")
+		}
+		for _, v := range pod.Volumes {
+			if v.CSI != nil {
+				v.CSI.VolumeAttributes[v1alpha1.VolumeAttributeProgram] = prefix + v.CSI.VolumeAttributes[v1alpha1.VolumeAttributeProgram]
+			}
+		}
+	}
+	return nil
 }
 
 // awaitSecret creates the pull Secret of the object when the status says that it doesn't

@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,13 +22,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/e2e-framework/klient/wait"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/probe"
 )
 
 var trialOrder = []string{"XDP", "TC", "TCX", "Fentry", "Fexit", "Kprobe", "Tracepoint", "Uprobe", node.ContainerUprobe}
@@ -112,16 +114,14 @@ func await(ctx context.Context, t *testing.T, what string, look func(ctx context
 
 func awaitFor(ctx context.Context, t *testing.T, timeout time.Duration, what string, look func(ctx context.Context) (ok bool, saw string)) {
 	t.Helper()
-	var last string
-	err := wait.For(func(ctx context.Context) (bool, error) {
-		ok, now := look(ctx)
-		if ctx.Err() == nil || last == "" {
-			last = now
+	err := eventually.Succeeds(ctx, timeout, interval, func(ctx context.Context) error {
+		if ok, saw := look(ctx); !ok {
+			return errors.New(saw)
 		}
-		return ok, nil
-	}, wait.WithContext(ctx), wait.WithTimeout(timeout), wait.WithInterval(interval), wait.WithImmediate())
+		return nil
+	})
 	if err != nil {
-		t.Fatalf("waited %s for: %s\nlast seen: %s", timeout, what, last)
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 
@@ -185,10 +185,9 @@ func removeProgram(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 }
 
 // namespace creates a namespace for the test.
-func namespace(ctx context.Context, t *testing.T, name string) string {
+func namespace(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	create(ctx, t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	return name
 }
 
 // modify changes an object, and retries after a conflict.
@@ -366,6 +365,6 @@ func awaitReady(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 		for _, e := range events {
 			texts = append(texts, e.Reason+": "+e.Message)
 		}
-		return ready(pod), fmt.Sprintf("%q, %v", texts, err)
+		return probe.Ready(pod), fmt.Sprintf("%q, %v", texts, err)
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -79,12 +80,8 @@ func TestDiscoveredInterfaces(t *testing.T) {
 	const first, second = "e2edisc1", "e2edisc2"
 	onHost := tcx("e2e-discovered", "")
 	onHost.Spec.InterfaceSelector = discovered("/^e2edisc[0-9]$/")
-	info := tcxNsInfo()
-	info.InterfaceSelector = discovered() // all but lo
-	inPods := &v1alpha1.TcxNsProgram{
-		ObjectMeta: metav1.ObjectMeta{Name: "discovered", Namespace: discoverySpace},
-		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: info, BpfAppCommon: of("go-tcx-counter")},
-	}
+	inPods := tcxNs(discoverySpace, "discovered")
+	inPods.Spec.InterfaceSelector = discovered() // all but lo
 	pod := selectedPod(discoverySpace, "web", "target")
 	inPod := func(name string) string { return name + " ingress in pod " + discoverySpace + "/web" }
 	var links, podLinks map[string][]uint32
@@ -142,10 +139,7 @@ func TestDiscoveredInterfaces(t *testing.T) {
 func TestNothingToAttachTo(t *testing.T) {
 	requireType(t, "TCX")
 	const space = "e2e-idle"
-	inPods := &v1alpha1.TcxNsProgram{
-		ObjectMeta: metav1.ObjectMeta{Name: "idle", Namespace: space},
-		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: tcxNsInfo(), BpfAppCommon: of("go-tcx-counter")},
-	}
+	inPods := tcxNs(space, "idle")
 	onHost := tcx("e2e-idle", "")
 	onHost.Spec.InterfaceSelector = discovered("e2eidle")
 	idle := func(ctx context.Context, t *testing.T, o v1alpha1.UserObject, is v1alpha1.BpfProgramConditionType, reason string) {
@@ -223,14 +217,14 @@ func TestContainers(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: selectedSpace}
 	}
-	network, all, second := tcxNsInfo(), uprobeNsInfo("uprobe_counter"), uprobeNsInfo("uprobe_counter")
-	network.InterfaceSelector.Interfaces = &[]string{"lo"}
+	all, second := uprobeNsInfo("uprobe_counter"), uprobeNsInfo("uprobe_counter")
 	second.Containers.ContainerNames = &[]string{"second"}
 	var (
-		inNetworks   = &v1alpha1.TcxNsProgram{ObjectMeta: meta("networks"), Spec: v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: network, BpfAppCommon: of("go-tcx-counter")}}
+		inNetworks   = tcxNs(selectedSpace, "networks")
 		inContainers = &v1alpha1.UprobeNsProgram{ObjectMeta: meta("containers"), Spec: v1alpha1.UprobeNsProgramSpec{UprobeNsProgramInfo: all, BpfAppCommon: of("go-uprobe-counter")}}
 		byName       = &v1alpha1.UprobeNsProgram{ObjectMeta: meta("by-name"), Spec: v1alpha1.UprobeNsProgramSpec{UprobeNsProgramInfo: second, BpfAppCommon: of("go-uprobe-counter")}}
 	)
+	inNetworks.Spec.InterfaceSelector = on("lo")
 	two := selectedPod(selectedSpace, "two", "first", "second")
 	onHost := selectedPod(selectedSpace, "on-host", "target")
 	onHost.Spec.HostNetwork = true
@@ -299,9 +293,7 @@ func TestContainers(t *testing.T) {
 		}},
 		step{"pods go", func(ctx context.Context, s *testing.T) {
 			for _, pod := range []*corev1.Pod{two, onHost} {
-				if err := remove(ctx, pod); err != nil {
-					s.Fatal(err)
-				}
+				must.Succeed(s, remove(ctx, pod))
 			}
 			for _, o := range []v1alpha1.UserObject{inNetworks, inContainers, byName} {
 				awaitLinks(ctx, s, o)

@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/examples/counters"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -123,9 +124,7 @@ func withoutConfigMap(ctx context.Context, test, t *testing.T) {
 	again := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: config.Namespace, Name: config.Name, Labels: config.Labels, Annotations: config.Annotations,
 	}, Data: config.Data}
-	if err := under.Delete(ctx, config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, under.Delete(ctx, config))
 	back := func(ctx context.Context, t *testing.T) {
 		t.Helper()
 		if err := under.Create(ctx, again.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -164,18 +163,7 @@ func newTraffic(t *testing.T, space, iface string) *traffic {
 	tr := &traffic{
 		space: space, iface: iface,
 		objects: map[string]v1alpha1.UserObject{
-			"XDP": &v1alpha1.XdpProgram{ObjectMeta: meta("xdp"), Spec: v1alpha1.XdpProgramSpec{
-				XdpProgramInfo: xdpInfo(at),
-				BpfAppCommon:   of("go-xdp-counter"),
-			}},
-			"TC": &v1alpha1.TcProgram{ObjectMeta: meta("tc"), Spec: v1alpha1.TcProgramSpec{
-				TcProgramInfo: tcInfo(at),
-				BpfAppCommon:  of("go-tc-counter"),
-			}},
-			"TCX": &v1alpha1.TcxProgram{ObjectMeta: meta("tcx"), Spec: v1alpha1.TcxProgramSpec{
-				TcxProgramInfo: tcxInfo("tcx_stats", at),
-				BpfAppCommon:   of("go-tcx-counter"),
-			}},
+			"XDP": xdp(meta("xdp"), at), "TC": tc(meta("tc"), at), "TCX": tcxCounter(meta("tcx"), at),
 		},
 		maps: map[string]string{"XDP": "xdp_stats_map", "TC": "tc_stats_map", "TCX": "tcx_stats_map"},
 	}

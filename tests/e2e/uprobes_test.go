@@ -14,11 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/e2e-framework/klient/wait"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -48,18 +48,21 @@ func setUprobes(ctx context.Context, namespaces string) error {
 	if err := under.Patch(ctx, configMap(), patch); err != nil {
 		return fmt.Errorf("edit the ConfigMap: %w", err)
 	}
-	err := wait.For(func(ctx context.Context) (bool, error) {
+	err := eventually.Succeeds(ctx, recovery, interval, func(ctx context.Context) error {
 		set := nodeComponents()
 		if err := under.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
-			return false, err
+			return err
 		}
 		allowed := slices.ContainsFunc(set.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
 			return slices.Contains(c.Args, "--uprobe-namespaces="+namespaces)
 		})
 		s := set.Status
-		return allowed == (namespaces != "") && s.ObservedGeneration == set.Generation &&
-			s.UpdatedNumberScheduled == s.DesiredNumberScheduled && s.NumberReady == s.DesiredNumberScheduled, nil
-	}, wait.WithContext(ctx), wait.WithTimeout(recovery), wait.WithInterval(interval))
+		if allowed != (namespaces != "") || s.ObservedGeneration != set.Generation ||
+			s.UpdatedNumberScheduled != s.DesiredNumberScheduled || s.NumberReady != s.DesiredNumberScheduled {
+			return fmt.Errorf("the argument is there: %v, status %+v", allowed, s)
+		}
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("wait for the agents: %w", err)
 	}

@@ -19,7 +19,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -27,6 +26,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
@@ -129,9 +129,7 @@ func installUpstream(ctx context.Context, t *testing.T) {
 
 	modify(ctx, t, configMap(), func(c *corev1.ConfigMap) { c.Finalizers = []string{upstream.Finalizer} })
 	for _, o := range []client.Object{upstream.CSIDriver(), upstream.DaemonSet(bpfmanSpace, standIn())} {
-		if err := under.Create(ctx, o, upstream.FieldManager); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, under.Create(ctx, o, upstream.FieldManager))
 	}
 	awaitNodeComponents(ctx, t, func(*appsv1.DaemonSet) bool { return true })
 }
@@ -170,13 +168,9 @@ func upstreamOwns(ctx context.Context, t *testing.T, o v1alpha1.UserObject) []v1
 	for _, name := range under.nodes() {
 		report := upstream.Report(kindOf(o), o, name, "lo")
 		// As upstream's agent, whose ServiceAccount has the same name.
-		if err := asAgent(t).Create(ctx, report, upstream.AgentFieldManager); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, asAgent(t).Create(ctx, report, upstream.AgentFieldManager))
 		report.GetStatus().Conditions = upstream.ReportConditions()
-		if err := asAgent(t).Status().Update(ctx, report, upstream.AgentFieldManager); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, asAgent(t).Status().Update(ctx, report, upstream.AgentFieldManager))
 		reports = append(reports, report)
 	}
 	return reports
@@ -199,10 +193,7 @@ func asAgent(t *testing.T) client.Client {
 func awaitTakenOver(ctx context.Context, t *testing.T, objects []v1alpha1.UserObject, reports []v1alpha1.ProgramObject) {
 	t.Helper()
 	for _, r := range reports {
-		await(ctx, t, "upstream's report "+r.GetName()+" is gone", func(ctx context.Context) (bool, string) {
-			err := under.Get(ctx, client.ObjectKeyFromObject(r), r)
-			return apierrors.IsNotFound(err), fmt.Sprint(r.GetFinalizers(), err)
-		})
+		awaitGone(ctx, t, r)
 	}
 	held := []client.Object{configMap(), nodeComponents()}
 	for _, o := range objects {
@@ -215,10 +206,7 @@ func awaitTakenOver(ctx context.Context, t *testing.T, objects []v1alpha1.UserOb
 		})
 	}
 	for _, o := range upstream.Only(bpfmanSpace) {
-		await(ctx, t, fmt.Sprintf("%T %s is gone", o, o.GetName()), func(ctx context.Context) (bool, string) {
-			err := under.Get(ctx, client.ObjectKeyFromObject(o), o)
-			return apierrors.IsNotFound(err), fmt.Sprint(err)
-		})
+		awaitGone(ctx, t, o)
 	}
 	env := get(ctx, t, nodeComponents()).Spec.Template.Spec.Containers[0].Env
 	if env[0].ValueFrom != nil || env[0].Value == "" {
@@ -265,9 +253,7 @@ func TestCountsThroughTakeover(t *testing.T) {
 			tr.during(ctx, s, func() {
 				scaleOperator(ctx, s, 0)
 				for _, o := range upstream.Only(bpfmanSpace) {
-					if err := under.Create(ctx, o, upstream.FieldManager); err != nil {
-						s.Fatal(err)
-					}
+					must.Succeed(s, under.Create(ctx, o, upstream.FieldManager))
 				}
 				theirs := upstream.DaemonSet(bpfmanSpace, standIn())
 				modifyAs(ctx, s, nodeComponents(), func(d *appsv1.DaemonSet) {
@@ -293,15 +279,11 @@ func TestCountsThroughTakeover(t *testing.T) {
 			tr.unattended = true
 			tr.during(ctx, s, func() {
 				scaleOperator(ctx, s, 0)
-				if err := remove(ctx, nodeComponents()); err != nil {
-					s.Fatal(err)
-				}
+				must.Succeed(s, remove(ctx, nodeComponents()))
 				theirs := upstream.DaemonSet(bpfmanSpace, standIn())
 				theirs.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"name": "another"}}
 				theirs.Spec.Template.Labels["name"] = "another"
-				if err := under.Create(ctx, theirs, upstream.FieldManager); err != nil {
-					s.Fatal(err)
-				}
+				must.Succeed(s, under.Create(ctx, theirs, upstream.FieldManager))
 				scaleOperator(ctx, s, 1)
 				awaitNodeComponents(ctx, s, func(d *appsv1.DaemonSet) bool { return len(d.Finalizers) == 0 && len(d.OwnerReferences) == 1 })
 			})
@@ -329,19 +311,7 @@ func ofEachKind(ctx context.Context, t *testing.T, space string) []v1alpha1.User
 // scaleOperator sets the number of the operator's replicas, and waits for them.
 func scaleOperator(ctx context.Context, t *testing.T, replicas int32) {
 	t.Helper()
-	d := operatorDeployment()
-	modify(ctx, t, d, func(d *appsv1.Deployment) { d.Spec.Replicas = new(replicas) })
-	awaitFor(ctx, t, recovery, fmt.Sprintf("%d operators run", replicas), func(ctx context.Context) (bool, string) {
-		if err := under.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil {
-			return false, err.Error()
-		}
-		var pods corev1.PodList
-		if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
-			return false, err.Error()
-		}
-		s := d.Status
-		return s.ObservedGeneration == d.Generation && s.AvailableReplicas == replicas && len(pods.Items) == int(replicas), fmt.Sprintf("%+v, %d pods", s, len(pods.Items))
-	})
+	changeOperator(ctx, t, func(d *appsv1.Deployment) { d.Spec.Replicas = new(replicas) })
 }
 
 // modifyAs is modify with the field manager of upstream's operator.

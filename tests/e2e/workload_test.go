@@ -42,27 +42,12 @@ type workload struct {
 func newWorkload() *workload {
 	const space = "e2e-lifecycle"
 	w := &workload{
-		tcx:        tcx("e2e-lifecycle-tcx", "lo"),
-		tracepoint: tracepoint("e2e-lifecycle-tracepoint"),
-		application: &v1alpha1.BpfApplication{
-			ObjectMeta: metav1.ObjectMeta{Name: "e2e-lifecycle-app"},
-			Spec: v1alpha1.BpfApplicationSpec{
-				BpfAppCommon: of("go-app-counter"),
-				Programs: []v1alpha1.BpfApplicationProgram{
-					{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo(killCalls))},
-					{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", on("lo")))},
-				},
-			},
-		},
-		xdp: &v1alpha1.XdpProgram{
-			ObjectMeta: metav1.ObjectMeta{Name: "e2e-lifecycle-xdp"},
-			Spec:       v1alpha1.XdpProgramSpec{XdpProgramInfo: xdpInfo(on("lo")), BpfAppCommon: of("go-xdp-counter")},
-		},
-		namespaced: &v1alpha1.TcxNsProgram{
-			ObjectMeta: metav1.ObjectMeta{Name: "e2e-lifecycle-tcx", Namespace: space},
-			Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: tcxNsInfo(), BpfAppCommon: of("go-tcx-counter")},
-		},
-		space: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}},
+		tcx:         tcx("e2e-lifecycle-tcx", "lo"),
+		tracepoint:  tracepoint("e2e-lifecycle-tracepoint"),
+		application: application("e2e-lifecycle-app"),
+		xdp:         xdp(metav1.ObjectMeta{Name: "e2e-lifecycle-xdp"}, on("lo")),
+		namespaced:  tcxNs(space, "e2e-lifecycle-tcx"),
+		space:       &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}},
 	}
 	w.pod = reader(space, "reader", w.tracepoint.Name, workloadMap)
 	w.pod.Labels = maps.Clone(targetPods.MatchLabels)

@@ -29,8 +29,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
@@ -41,6 +39,8 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
@@ -108,9 +108,7 @@ func unpack(t *testing.T, repository string) (dir string) {
 	}
 	for _, other := range command.Others {
 		path := filepath.Join(dir, other)
-		if err := os.Rename(path, path+".real"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Rename(path, path+".real"))
 		emulate(t, arm64, path, path+".real")
 	}
 	return dir
@@ -124,9 +122,7 @@ func emulate(t *testing.T, architecture, script, command string) {
 
 func write(t *testing.T, path string, mode os.FileMode, content io.Reader) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, mode)
 	if err != nil {
 		t.Fatal(err)
@@ -134,9 +130,7 @@ func write(t *testing.T, path string, mode os.FileMode, content io.Reader) {
 	if _, err := io.Copy(file, content); err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, file.Close())
 }
 
 // start starts a command of an image under the emulator, until the test ends.
@@ -145,9 +139,7 @@ func start(t *testing.T, path string, environment []string, arguments ...string)
 	command := exec.CommandContext(t.Context(), emulator(t, arm64), append([]string{path}, arguments...)...)
 	command.Env = append(os.Environ(), environment...)
 	command.Stdout, command.Stderr = t.Output(), t.Output()
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, command.Start())
 	t.Cleanup(func() { _ = command.Wait() })
 }
 
@@ -165,20 +157,8 @@ func address(t *testing.T) string {
 // await waits until a probe succeeds.
 func await(t *testing.T, what string, probe func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	pace := time.NewTicker(200 * time.Millisecond)
-	defer pace.Stop()
-	for {
-		err := probe(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		case <-pace.C:
-		}
+	if err := eventually.Succeeds(t.Context(), patience, 200*time.Millisecond, probe); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 
@@ -228,10 +208,7 @@ func published(t *testing.T) (reference string) {
 
 func example(t *testing.T, order string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(bin(t), order, "go-tcx-counter.o"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(bin(t), order, "go-tcx-counter.o"))
 	return content
 }
 
@@ -253,10 +230,7 @@ func TestReader(t *testing.T) {
 			if answer.Error != "" || answer.Object == nil || answer.Manifest == answer.Digest || len(answer.Object.Functions) == 0 {
 				t.Fatalf("the answer is %+v", answer)
 			}
-			read, err := os.ReadFile(files.Object.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
+			read := must.Read(t, files.Object.Name())
 			// The sixth byte of an ELF file is its byte order.
 			if want := example(t, order); len(read) < 6 || read[5] != want[5] || fmt.Sprintf("sha256:%x", sha256.Sum256(read)) != answer.Object.Digest {
 				t.Errorf("the object of %d bytes isn't that of %s: %+v", len(read), order, answer.Object)
@@ -265,29 +239,14 @@ func TestReader(t *testing.T) {
 	}
 }
 
-func cluster(t *testing.T) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(envtest.Config(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // The operator for arm64 becomes ready, and deploys the node components.
 func TestOperator(t *testing.T) {
 	dir := unpack(t, "bpfman-operator")
-	c := cluster(t)
+	c := envtest.Client(t, envtest.Config(t))
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bpfman"}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}
-	if err := envtest.Apply(t.Context(), c, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, envtest.Apply(t.Context(), c, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"))
 	at := address(t)
 	start(t, filepath.Join(dir, "bpfman-operator"), []string{"KUBECONFIG=" + envtest.Kubeconfig(t), "POD_NAMESPACE=bpfman"},
 		"--metrics-bind-address=0", "--health-probe-bind-address="+at)
@@ -300,21 +259,17 @@ func TestOperator(t *testing.T) {
 // The agent for arm64 becomes ready. It reads an image with its own reader, loads the program, attaches it, and reports it.
 func TestAgent(t *testing.T) {
 	dir := unpack(t, "bpfman-agent")
-	c := cluster(t)
+	c := envtest.Client(t, envtest.Config(t))
 	reference := published(t)
 	const name = "emulated"
-	if err := c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	// Without an operator, an agent looks for the first object of a kind only when it starts, and then every few minutes.
 	program := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "counter"}}
 	program.Spec.BpfFunctionName = "tcx_stats"
 	program.Spec.ByteCode.Image = &v1alpha1.BytecodeImage{Url: reference}
 	program.Spec.InterfaceSelector.Interfaces = &[]string{"lo"}
 	program.Spec.Direction = "ingress"
-	if err := c.Create(t.Context(), program); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), program))
 	socket := filepath.Join(t.TempDir(), "daemon.sock")
 	daemon := daemontest.New(t.TempDir())
 	daemon.Serve(t, socket)
@@ -339,9 +294,7 @@ func TestAgent(t *testing.T) {
 func TestPlugin(t *testing.T) {
 	plugin := filepath.Join(unpack(t, "bpfman-csi"), "bpfman-csi")
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "pods"), 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(dir, "pods"), 0o750))
 	socket := filepath.Join(dir, "daemon.sock")
 	daemontest.New(t.TempDir()).Serve(t, socket)
 	endpoint := "--endpoint=unix://" + filepath.Join(dir, "csi.sock")

@@ -17,18 +17,24 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // controller-runtime defines the name of the variable.
@@ -65,16 +71,19 @@ func Kubeconfig(tb testing.TB) string {
 // KubeconfigOf returns the path of a file with a configuration.
 func KubeconfigOf(tb testing.TB, c *rest.Config) string {
 	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "kubeconfig")
+	must.Succeed(tb, WriteKubeconfig(path, c))
+	return path
+}
+
+// WriteKubeconfig writes a configuration to a file.
+func WriteKubeconfig(path string, c *rest.Config) error {
 	access := clientcmdapi.NewConfig()
 	access.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
 	access.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken}
 	access.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
 	access.CurrentContext = "test"
-	path := filepath.Join(tb.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*access, path); err != nil {
-		tb.Fatal(err)
-	}
-	return path
+	return clientcmd.WriteToFile(*access, path)
 }
 
 // Cluster is the API server, with what kubectl needs to reach it.
@@ -86,18 +95,28 @@ type Cluster struct {
 	Kubeconfig string
 }
 
-// Connect returns the API server of the tests. Its client knows CustomResourceDefinitions.
+// Connect returns the API server of the tests.
 func Connect(tb testing.TB) *Cluster {
 	tb.Helper()
 	config := Config(tb)
-	c, err := client.New(config, client.Options{})
+	return &Cluster{Client(tb, config), config, Kubeconfig(tb)}
+}
+
+// Scheme has the kinds of Kubernetes, of bpfman, and CustomResourceDefinitions.
+var Scheme = sync.OnceValue(func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1alpha1.Install(scheme)))
+	return scheme
+})
+
+// Client returns a client with a configuration, such as that of [Config] or [As].
+func Client(tb testing.TB, config *rest.Config) client.Client {
+	tb.Helper()
+	c, err := client.New(config, client.Options{Scheme: Scheme()})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := apiextensionsv1.AddToScheme(c.Scheme()); err != nil {
-		tb.Fatal(err)
-	}
-	return &Cluster{c, config, Kubeconfig(tb)}
+	return c
 }
 
 // Patience is how long a test waits for what has to happen.
@@ -106,14 +125,9 @@ const Patience = time.Minute
 // Eventually waits until check returns nil, and ends the test with its last error after [Patience].
 func Eventually(tb testing.TB, what string, check func(ctx context.Context) error) {
 	tb.Helper()
-	var last error
 	// Cleanups wait too, and the test's context has ended by then.
-	err := wait.PollUntilContextTimeout(context.WithoutCancel(tb.Context()), 20*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		tb.Fatalf("%s: %v", what, last)
+	if err := eventually.Succeeds(context.WithoutCancel(tb.Context()), Patience, 20*time.Millisecond, check); err != nil {
+		tb.Fatalf("%s: %v", what, err)
 	}
 }
 

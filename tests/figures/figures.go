@@ -15,6 +15,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // variable is the environment variable with the name of the file.
@@ -27,9 +29,7 @@ func Keep(tb testing.TB, figures map[string]any) {
 	if path == "" {
 		return
 	}
-	if err := keep(path, figures); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, keep(path, figures))
 }
 
 func keep(path string, figures map[string]any) error {

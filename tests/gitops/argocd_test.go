@@ -4,7 +4,6 @@
 package gitops
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // customization has the form of a directory in resource_customizations of Argo CD's repository. The underscore stands
@@ -32,9 +32,7 @@ func check(t *testing.T, script string, o *unstructured.Unstructured) health {
 	l := lua.NewState()
 	defer l.Close()
 	l.SetGlobal("obj", inLua(l, o.Object))
-	if err := l.DoString(script); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.DoString(script))
 	result, ok := l.Get(-1).(*lua.LTable)
 	if !ok {
 		t.Fatalf("the script returns %s", l.Get(-1))
@@ -70,10 +68,7 @@ func inLua(l *lua.LState, value any) lua.LValue {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Clean(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Clean(path))
 	return string(content)
 }
 
@@ -103,15 +98,11 @@ func TestArgoCDCustomization(t *testing.T) {
 			InputPath    string `json:"inputPath"`
 		} `json:"tests"`
 	}
-	if err := yaml.UnmarshalStrict([]byte(read(t, filepath.Join(customization, "health_test.yaml"))), &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict([]byte(read(t, filepath.Join(customization, "health_test.yaml"))), &file))
 	script := read(t, filepath.Join(customization, "health.lua"))
 	for _, test := range file.Tests {
 		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(read(t, filepath.Join(customization, test.InputPath))), &o.Object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(read(t, filepath.Join(customization, test.InputPath))), &o.Object))
 		if got := check(t, script, o); got != test.HealthStatus {
 			t.Errorf("%s: %+v, want %+v", test.InputPath, got, test.HealthStatus)
 		}
@@ -129,13 +120,9 @@ func TestArgoCDPage(t *testing.T) {
 	var argo struct {
 		Data map[string]string `json:"data"`
 	}
-	if err := yaml.Unmarshal([]byte(block), &argo); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(block), &argo))
 	var kinds map[string]map[string]string
-	if err := yaml.Unmarshal([]byte(argo.Data["resource.customizations"]), &kinds); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(argo.Data["resource.customizations"]), &kinds))
 	if got, want := kinds["bpfman.io/*"]["health.lua"], read(t, filepath.Join(customization, "health.lua")); got != want {
 		t.Errorf("the script on the page:\n%s", got)
 	}

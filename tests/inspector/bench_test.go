@@ -7,8 +7,6 @@ package inspector
 
 import (
 	"fmt"
-	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -22,6 +20,8 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/figures"
+	"github.com/bpfman/bpfman-operator/tests/must"
+	probed "github.com/bpfman/bpfman-operator/tests/node"
 )
 
 const (
@@ -49,9 +49,7 @@ func BenchmarkInspector(b *testing.B) {
 	}
 	for range processes {
 		command := exec.CommandContext(b.Context(), "sleep", "infinity")
-		if err := command.Start(); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, command.Start())
 		b.Cleanup(func() { _ = command.Wait() }) // the test's context kills it
 	}
 	measured := map[string]any{}
@@ -63,16 +61,20 @@ func BenchmarkInspector(b *testing.B) {
 		slices.Sort(took)
 		milliseconds := float64(took[scans/2]) / float64(time.Millisecond)
 		b.ReportMetric(milliseconds, "scan-ms")
-		measured["inspector_scan_ms"] = round(milliseconds)
+		measured["inspector_scan_ms"] = figures.Round(milliseconds)
 
 		p := startInspector(b, at)
 		p.await("all programs are there", func(node *v1alpha1.BpfNode) bool { return has(node, holder.Programs) })
 		cpu, writes := rest(b, p)
 		b.ReportMetric(cpu, "idle-cpu-percent")
 		b.ReportMetric(float64(writes), "idle-writes")
-		resident := residentMB(b, p.pid)
+		memory, err := probed.MemoryOf(p.pid)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resident := float64(memory.Resident) / (1 << 20)
 		b.ReportMetric(resident, "rss-mb")
-		measured["inspector_idle_cpu_percent"], measured["bpfnode_writes_idle"], measured["inspector_rss_mb"] = round(cpu), writes, round(resident)
+		measured["inspector_idle_cpu_percent"], measured["bpfnode_writes_idle"], measured["inspector_rss_mb"] = figures.Round(cpu), writes, figures.Round(resident)
 	}
 	figures.Keep(b, measured)
 }
@@ -102,10 +104,10 @@ func rest(b *testing.B, p *reporter) (cpu float64, writes int) {
 	b.Helper()
 	for range attempts {
 		<-time.After(30 * time.Second) // wait until it has handled the last change
-		before, version, used := ids(b), p.read().ResourceVersion, cpuTime(b, p.pid)
+		before, version, used := ids(b), p.read(p.t.Context()).ResourceVersion, cpuTime(b, p.pid)
 		<-time.After(idle)
 		took := cpuTime(b, p.pid) - used
-		if p.read().ResourceVersion != version {
+		if p.read(p.t.Context()).ResourceVersion != version {
 			writes++
 		}
 		if ids(b).Equal(before) {
@@ -130,10 +132,7 @@ func ids(b *testing.B) kernel.IDs {
 // cpuTime returns the time that a process has used, in user and kernel mode.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	stat := must.Read(b, filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	var user, system int64
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
@@ -141,20 +140,3 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	}
 	return time.Duration(user+system) * clockTick
 }
-
-func residentMB(b *testing.B, pid int) float64 {
-	b.Helper()
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(status), "VmRSS:")
-	var kib float64
-	if _, err := fmt.Sscan(after, &kib); err != nil {
-		b.Fatal(err)
-	}
-	return kib / 1024
-}
-
-// round rounds to three decimals.
-func round(f float64) float64 { return math.Round(f*1000) / 1000 }

@@ -7,6 +7,7 @@ package inspector
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -21,8 +22,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -30,6 +29,8 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const (
@@ -58,26 +59,12 @@ func startInspector(tb testing.TB, at *daemontest.Place) *reporter {
 	if binary == "" {
 		prerequisite.Missing(tb, inspectorVariable+" isn't set: run `make test-inspector`", prerequisite.Commands)
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.Install} {
-		if err := add(scheme); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p := &reporter{Client: c, t: tb, node: strings.ToLower(strings.Map(letters, tb.Name()))}
+	p := &reporter{Client: envtest.Client(tb, config), t: tb, node: strings.ToLower(strings.Map(letters, tb.Name()))}
 	token := p.account()
 	secrets := at.Path("/run/secrets/kubernetes.io/serviceaccount")
-	if err := os.MkdirAll(secrets, 0o755); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, os.MkdirAll(secrets, 0o755))
 	for name, content := range map[string][]byte{"token": []byte(token), "ca.crt": config.CAData} {
-		if err := os.WriteFile(filepath.Join(secrets, name), content, 0o600); err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, os.WriteFile(filepath.Join(secrets, name), content, 0o600))
 	}
 	address, err := url.Parse(config.Host)
 	if err != nil {
@@ -103,14 +90,9 @@ func letters(r rune) rune {
 func (p *reporter) account() string {
 	p.t.Helper()
 	ctx := p.t.Context()
-	text, err := os.ReadFile("../../config/rbac/bpfman-inspector/role.yaml")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := must.Read(p.t, "../../config/rbac/bpfman-inspector/role.yaml")
 	role := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict(text, role); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, yaml.UnmarshalStrict(text, role))
 	role.Name = p.node
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.node}}
 	for _, object := range []client.Object{
@@ -121,14 +103,10 @@ func (p *reporter) account() string {
 			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name}},
 		},
 	} {
-		if err := p.Create(ctx, object); err != nil {
-			p.t.Fatal(err)
-		}
+		must.Succeed(p.t, p.Create(ctx, object))
 	}
 	request := &authenticationv1.TokenRequest{}
-	if err := p.SubResource("token").Create(ctx, account, request); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.SubResource("token").Create(ctx, account, request))
 	return request.Status.Token
 }
 
@@ -140,9 +118,7 @@ func (p *reporter) run(command *exec.Cmd, env ...string) {
 		p.t.Fatal(err)
 	}
 	command.Stderr = log
-	if err := command.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, command.Start())
 	p.pid = command.Process.Pid
 	p.t.Cleanup(func() {
 		_ = unix.Kill(p.pid, unix.SIGTERM) // it can have ended already
@@ -156,10 +132,10 @@ func (p *reporter) run(command *exec.Cmd, env ...string) {
 }
 
 // read returns the BpfNode, or nil if there is none.
-func (p *reporter) read() *v1alpha1.BpfNode {
+func (p *reporter) read(ctx context.Context) *v1alpha1.BpfNode {
 	p.t.Helper()
 	node := &v1alpha1.BpfNode{}
-	err := p.Get(p.t.Context(), client.ObjectKey{Name: p.node}, node)
+	err := p.Get(ctx, client.ObjectKey{Name: p.node}, node)
 	if client.IgnoreNotFound(err) != nil {
 		p.t.Fatal(err)
 	}
@@ -172,19 +148,17 @@ func (p *reporter) read() *v1alpha1.BpfNode {
 // await waits until the BpfNode satisfies a condition.
 func (p *reporter) await(what string, right func(*v1alpha1.BpfNode) bool) *v1alpha1.BpfNode {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), written)
-	defer cancel()
-	for {
-		node := p.read()
-		if node != nil && right(node) {
-			return node
+	var node *v1alpha1.BpfNode
+	err := eventually.Succeeds(p.t.Context(), written, 100*time.Millisecond, func(ctx context.Context) error {
+		if node = p.read(ctx); node == nil || !right(node) {
+			return fmt.Errorf("the BpfNode is %+v", node)
 		}
-		select {
-		case <-ctx.Done():
-			p.t.Fatalf("after %v: %s: %+v", written, what, node)
-		case <-time.After(100 * time.Millisecond):
-		}
+		return nil
+	})
+	if err != nil {
+		p.t.Fatalf("%s: %v", what, err)
 	}
+	return node
 }
 
 func has(node *v1alpha1.BpfNode, programs []uint32) bool {
@@ -199,9 +173,7 @@ func TestBpfNode(t *testing.T) {
 	p := startInspector(t, at)
 	first := p.await("there is one", func(node *v1alpha1.BpfNode) bool { return node.Status.BootID != "" })
 	var node corev1.Node
-	if err := p.Get(t.Context(), client.ObjectKey{Name: p.node}, &node); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Get(t.Context(), client.ObjectKey{Name: p.node}, &node))
 	if owners := first.OwnerReferences; len(owners) != 1 || owners[0].UID != node.UID || owners[0].Kind != "Node" || owners[0].APIVersion != "v1" || owners[0].Name != p.node {
 		t.Errorf("it is owned by %+v", owners)
 	}
@@ -222,9 +194,7 @@ func TestBpfNode(t *testing.T) {
 	})
 	t.Logf("gone after %v", time.Since(began))
 
-	if err := p.Delete(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Delete(t.Context(), first))
 	again := start(t, at, "socket filter")
 	p.await("it is there again", func(node *v1alpha1.BpfNode) bool {
 		return node.UID != first.UID && len(node.OwnerReferences) == 1 && has(node, again.Programs)

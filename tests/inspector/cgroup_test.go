@@ -14,6 +14,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/process"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // cgroupVariable is the environment variable with the cgroup's directory, for processes
@@ -38,9 +39,7 @@ func makeCgroup(t *testing.T) cgroup {
 		prerequisite.Missing(t, "cgroups of version 2 aren't mounted", prerequisite.CgroupV2)
 	}
 	c := cgroup{filepath.Join(mounts[0].Mountpoint, cgroupPath)}
-	if err := os.Mkdir(c.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(c.dir, 0o755))
 	t.Cleanup(func() { c.remove(t) })
 	t.Setenv(cgroupVariable, c.dir)
 	return c

@@ -7,17 +7,14 @@ package inspector
 
 import (
 	"context"
-	"os"
-	"path/filepath"
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
 	inspected "github.com/bpfman/bpfman-operator/agent/inspector/daemon"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
-	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -38,49 +35,33 @@ var wish = conflict.Report{
 // TestConflictsOfXDP makes the real daemon refuse to attach a program, because another program is
 // attached, or ten of its own.
 func TestConflictsOfXDP(t *testing.T) {
-	file, err := filepath.Abs(filepath.Join(objectDir, onLo.object+".o"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(file); err != nil {
-		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
-	}
-	binary := os.Getenv("BPFMAN_RPC")
-	if binary == "" {
-		prerequisite.Missing(t, "BPFMAN_RPC doesn't name it", prerequisite.Daemon)
-	}
-	at := daemontest.NewPlace(t)
-	d := at.Start(t, binary)
-	asked, err := inspected.New(d.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = asked.Close() })
+	d := daemontest.Start(t)
 	n := inspect(t)
+	ask := asking(t, d)
 
-	holder := start(t, at, "xdp on lo")
-	first := onLo.load(t, d, file)
+	holder := start(t, d.Place, "xdp on lo")
+	first := onLo.load(t, d)
 	if err := attach(t, d, first); err == nil {
 		t.Error("the daemon attached a program where another is")
 	}
-	n.awaitConflict(asked, v1alpha1.BpfNodeForeignXDP, holder.Programs[0],
+	n.awaitConflict(ask, v1alpha1.BpfNodeForeignXDP, holder.Programs[0],
 		"XdpProgram drop can't be attached to interface lo in network namespace ", "because XDP program xdp_on_lo (", "held by process inspector.test")
 	holder.end()
 	n.await(holder.Programs[0], gone)
 
 	ids := []uint32{first}
 	for len(ids) < 10 {
-		ids = append(ids, onLo.load(t, d, file))
+		ids = append(ids, onLo.load(t, d))
 	}
 	for i, id := range ids {
 		if err := attach(t, d, id); err != nil {
 			t.Fatalf("attach program number %d: %v", i+1, err)
 		}
 	}
-	if err := attach(t, d, onLo.load(t, d, file)); err == nil {
+	if err := attach(t, d, onLo.load(t, d)); err == nil {
 		t.Error("the daemon attached an eleventh program")
 	}
-	n.awaitConflict(asked, v1alpha1.BpfNodeDispatcherFull, 0,
+	n.awaitConflict(ask, v1alpha1.BpfNodeDispatcherFull, 0,
 		"XdpProgram drop isn't attached to xdp of interface lo in network namespace ", "bpfman's dispatcher there has 10 programs and no free slot")
 }
 
@@ -95,14 +76,8 @@ func attach(t *testing.T, d *daemontest.Real, id uint32) error {
 // awaitConflict waits for the only conflict of a type, for a given program if it isn't 0.
 func (n *node) awaitConflict(asked *inspected.Daemon, kind string, program uint32, words ...string) {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), callTimeout)
-	defer cancel()
-	var err error
-	if n.owners, err = asked.Owners(ctx); err != nil {
-		n.t.Fatal(err)
-	}
-	deadline := time.After(within)
-	for {
+	n.learnOwners(asked)
+	n.eventually(func() error {
 		var found []v1alpha1.BpfNodeConflict
 		for _, one := range conflict.Find(n.look(false), []conflict.Report{wish}) {
 			if one.Type == kind {
@@ -110,14 +85,10 @@ func (n *node) awaitConflict(asked *inspected.Daemon, kind string, program uint3
 			}
 		}
 		if len(found) == 1 && (program == 0 || found[0].ProgramID == program) && *found[0].Owner == wish.Owner && hasAll(found[0].Message, words) {
-			return
+			return nil
 		}
-		select {
-		case <-deadline:
-			n.t.Fatalf("after %v conflicts of type %s are %+v, without %q", within, kind, found, words)
-		case <-time.After(pace):
-		}
-	}
+		return fmt.Errorf("conflicts of type %s are %+v, without %q", kind, found, words)
+	})
 }
 
 func hasAll(text string, words []string) bool {

@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -73,31 +74,12 @@ func TestDaemon(t *testing.T) {
 
 func (c ofDaemon) run(t *testing.T) {
 	t.Helper()
-	file, err := filepath.Abs(filepath.Join(objectDir, c.object+".o"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(file); err != nil {
-		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
-	}
 	d := daemontest.Start(t)
-	asked, err := inspected.New(d.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = asked.Close() })
 	n := inspect(t)
-	// What the inspector's loop does in each round in which ids have changed.
-	whose := func() {
-		ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
-		defer cancel()
-		if n.owners, err = asked.Owners(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
+	ask := asking(t, d)
 
-	id := c.load(t, d, file)
-	whose()
+	id := c.load(t, d)
+	n.learnOwners(ask)
 	owner := v1alpha1.BpfNodeOwner{Kind: "TcxNsProgram", Namespace: "apps", Name: "counter"}
 	ours := func(p *v1alpha1.BpfNodeProgram) bool {
 		return p != nil && p.Bpfman && p.Owner != nil && *p.Owner == owner && slices.ContainsFunc(p.Holders, func(h v1alpha1.BpfNodeHolder) bool {
@@ -132,25 +114,50 @@ func (c ofDaemon) run(t *testing.T) {
 		_, err := d.Client.Unload(ctx, &gobpfman.UnloadRequest{Id: id})
 		return err
 	})
-	whose()
+	n.learnOwners(ask)
 	n.await(id, gone)
 	if dispatcher != 0 {
 		n.await(dispatcher, gone)
 	}
 }
 
+// asking returns the inspector's client of the daemon.
+func asking(t *testing.T, d *daemontest.Real) *inspected.Daemon {
+	t.Helper()
+	asked, err := inspected.New(d.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = asked.Close() })
+	return asked
+}
+
+// learnOwners asks for the owners of programs, as the inspector's loop does in each round in which ids have changed.
+func (n *node) learnOwners(daemon *inspected.Daemon) {
+	n.t.Helper()
+	call(n.t, func(ctx context.Context) (err error) {
+		n.owners, err = daemon.Owners(ctx)
+		return err
+	})
+}
+
 func call(t *testing.T, f func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
-	if err := f(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f(ctx))
 }
 
 // load loads the program like the agent. It skips the test if the kernel refuses it.
-func (c ofDaemon) load(t *testing.T, d *daemontest.Real, file string) uint32 {
+func (c ofDaemon) load(t *testing.T, d *daemontest.Real) uint32 {
 	t.Helper()
+	file, err := filepath.Abs(filepath.Join(objectDir, c.object+".o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
 	uuid := "inspector-test"
@@ -198,21 +205,12 @@ func (c ofDaemon) refused(t *testing.T, err error) {
 // TestGlobals dumps the global variables of a program of the real daemon, whose loader gives the kernel no types of
 // them.
 func TestGlobals(t *testing.T) {
-	file, err := filepath.Abs(filepath.Join(objectDir, "kill_statistics.o"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(file); err != nil {
-		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
-	}
 	d := daemontest.Start(t)
-	c := ofDaemon{function: "kill_statistics", kind: gobpfman.BpfmanProgramType_TRACEPOINT}
+	c := ofDaemon{object: "kill_statistics", function: "kill_statistics", kind: gobpfman.BpfmanProgramType_TRACEPOINT}
 	c.attach = &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: "syscalls/sys_enter_kill"}}}
-	id := c.load(t, d, file)
+	id := c.load(t, d)
 	c.attached(t, d, id)
-	if err := unix.Kill(os.Getpid(), unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unix.Kill(os.Getpid(), unix.SIGCONT))
 	for section, want := range map[string][]string{
 		".bss": {
 			`{"key":"kills","value":`, `"variable":{"offset":0,"size":8,"type":"u64"}`,
@@ -224,16 +222,14 @@ func TestGlobals(t *testing.T) {
 		".rodata": {`{"key":"only_signal","value":0,"variable":{"offset":0,"size":4,"type":"u32"}}`},
 	} {
 		var out strings.Builder
-		if err := live.Dump(t.Context(), live.DumpOptions{Section: section, Programs: []uint32{1 << 31, id}}, nil, &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, live.Dump(t.Context(), live.DumpOptions{Section: section, Programs: []uint32{1 << 31, id}}, nil, &out))
 		for _, words := range want {
 			if !strings.Contains(out.String(), words) {
 				t.Errorf("%s lacks %s:\n%s", section, words, out.String())
 			}
 		}
 	}
-	err = live.Dump(t.Context(), live.DumpOptions{Section: ".bss.other", Programs: []uint32{id}}, nil, io.Discard)
+	err := live.Dump(t.Context(), live.DumpOptions{Section: ".bss.other", Programs: []uint32{id}}, nil, io.Discard)
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), ".bss.other") {
 		t.Errorf("a section that doesn't exist: %v", err)
 	}

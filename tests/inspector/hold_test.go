@@ -30,6 +30,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // The test's own binary is also the process that loads programs with cilium/ebpf, attaches, and
@@ -436,9 +437,7 @@ func try(tb testing.TB, place *daemontest.Place, what string) (h *holder, refusa
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := h.command.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, h.command.Start())
 	tb.Cleanup(h.end)
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if message, failed := strings.CutPrefix(line, "error: "); failed {

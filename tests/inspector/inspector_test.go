@@ -8,6 +8,7 @@
 package inspector
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -20,6 +21,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const (
@@ -79,18 +82,19 @@ func (n *node) look(all bool) *v1alpha1.BpfNodeStatus {
 // right gets nil.
 func (n *node) await(id uint32, right func(*v1alpha1.BpfNodeProgram) bool) {
 	n.t.Helper()
-	deadline := time.After(within)
-	for {
+	n.eventually(func() error {
 		p := find(n.look(false), id)
-		if right(p) {
-			return
+		if !right(p) {
+			return fmt.Errorf("program %d is %s; couldn't be read: %v", id, describe(p), n.inventory.Failures())
 		}
-		select {
-		case <-deadline:
-			n.t.Fatalf("after %v program %d is %s; couldn't be read: %v", within, id, describe(p), n.inventory.Failures())
-		case <-time.After(pace):
-		}
-	}
+		return nil
+	})
+}
+
+// eventually waits until check returns nil, and calls it once in each of the inspector's rounds.
+func (n *node) eventually(check func() error) {
+	n.t.Helper()
+	must.Succeed(n.t, eventually.Succeeds(n.t.Context(), within, pace, func(context.Context) error { return check() }))
 }
 
 func gone(p *v1alpha1.BpfNodeProgram) bool { return p == nil }
@@ -246,9 +250,7 @@ func TestPinned(t *testing.T) {
 	n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool {
 		return p != nil && len(p.Holders) == 2 && int(p.Holders[0].PID) == pid && p.Holders[0].Gone && p.Holders[1].Path == path
 	})
-	if err := os.Remove(at.Path(path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(at.Path(path)))
 	n.await(holder.Programs[0], gone)
 }
 

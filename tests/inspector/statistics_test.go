@@ -17,6 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/runtimes"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestRunTimes compares a program with one of the same name and owner that takes longer, as the inspector does for
@@ -95,7 +96,5 @@ func BenchmarkStatistics(b *testing.B) {
 		prerequisite.Missing(b, "switch statistics on: "+err.Error(), prerequisite.BPF)
 	}
 	b.Run("on", measure)
-	if err := counting.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, counting.Close())
 }

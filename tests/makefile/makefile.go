@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package makefile reads the repository's Makefile for tests.
+// Package makefile runs make for tests.
 package makefile
 
 import (
@@ -11,14 +11,31 @@ import (
 	"testing"
 )
 
+// Command returns a command of make in a directory, with other variables than those of the make that runs this test.
+func Command(tb testing.TB, directory string, arguments ...string) *exec.Cmd {
+	tb.Helper()
+	command := exec.CommandContext(tb.Context(), "make", append([]string{"--no-print-directory", "-C", directory}, arguments...)...)
+	command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
+	return command
+}
+
+// DryRun returns the commands that make would run in a directory, with these environment variables.
+func DryRun(tb testing.TB, directory string, environment []string, arguments ...string) string {
+	tb.Helper()
+	command := Command(tb, directory, append([]string{"--dry-run"}, arguments...)...)
+	command.Env = append(command.Env, environment...)
+	output, err := command.Output()
+	if err != nil {
+		tb.Fatalf("make --dry-run %s: %v", strings.Join(arguments, " "), err)
+	}
+	return string(output)
+}
+
 // Targets returns the names of the targets of the Makefile in a directory, with those of the files that it includes.
 func Targets(tb testing.TB, directory string) map[string]bool {
 	tb.Helper()
-	command := exec.CommandContext(tb.Context(), "make", "--print-data-base", "--question", "--no-builtin-rules", "-C", directory, "help")
-	// The make that runs this test can have other targets and variables.
-	command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
 	// It fails, because help isn't up to date.
-	output, err := command.Output()
+	output, err := Command(tb, directory, "--print-data-base", "--question", "--no-builtin-rules", "help").Output()
 	targets := map[string]bool{}
 	before := ""
 	for line := range strings.Lines(string(output)) {

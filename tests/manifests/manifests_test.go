@@ -30,6 +30,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const (
@@ -51,9 +52,7 @@ type manifest struct {
 func readManifests(t *testing.T, dir string) []manifest {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), v1alpha1.Install(scheme)))
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	var manifests []manifest
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -210,14 +209,9 @@ func TestUprobesOfLibcHaveATarget(t *testing.T) {
 // TestSamplesCoverEveryKind checks that the samples that are applied together include each kind
 // that users write.
 func TestSamplesCoverEveryKind(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(samplesDir, "kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(samplesDir, "kustomization.yaml"))
 	var kustomization struct{ Resources []string }
-	if err := yaml.Unmarshal(content, &kustomization); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(content, &kustomization))
 	kinds := map[string]bool{}
 	for _, m := range readManifests(t, samplesDir) {
 		if slices.Contains(kustomization.Resources, filepath.Base(m.file)) {

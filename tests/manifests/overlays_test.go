@@ -4,7 +4,6 @@
 package manifests
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // build returns the objects of an overlay as YAML, by their identity.
@@ -86,10 +87,7 @@ func TestEveryObjectIsLabelled(t *testing.T) {
 // TestKyvernoKnowsEachKind checks that the example for Kyverno contains all kinds that load bytecode, with the
 // right path of the image.
 func TestKyvernoKnowsEachKind(t *testing.T) {
-	content, err := os.ReadFile("../../config/hardened/kyverno.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, "../../config/hardened/kyverno.yaml")
 	var example struct {
 		Spec struct {
 			Rules []struct {

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -45,6 +44,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/driver"
 	csimetrics "github.com/bpfman/bpfman-operator/csi/metrics"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const config = "../../config"
@@ -99,9 +99,7 @@ func nodeComponents(t *testing.T) (deploy.Config, appsv1.DaemonSet) {
 		t.Fatal(err)
 	}
 	var daemonSet appsv1.DaemonSet
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &daemonSet); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &daemonSet))
 	return parsed, daemonSet
 }
 
@@ -170,10 +168,7 @@ func (j job) keeps(t *testing.T, pod map[string]string, port string) bool {
 // TestScrapeConfiguration checks that the configuration on the page, for a Prometheus without the Prometheus
 // operator, scrapes the ports that the monitors select, and no others.
 func TestScrapeConfiguration(t *testing.T) {
-	page, err := os.ReadFile("../../docs/monitoring.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Read(t, "../../docs/monitoring.md")
 	block := regexp.MustCompile("(?s)```yaml\n(rule_files.*?)```").FindSubmatch(page)
 	if block == nil {
 		t.Fatal("the page has no configuration")
@@ -181,9 +176,7 @@ func TestScrapeConfiguration(t *testing.T) {
 	var configuration struct {
 		Jobs []job `json:"scrape_configs"`
 	}
-	if err := yaml.Unmarshal(block[1], &configuration); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(block[1], &configuration))
 
 	_, daemonSet := nodeComponents(t)
 	var operator appsv1.Deployment
@@ -288,9 +281,7 @@ func registered(t *testing.T) map[string][]string {
 	ctrlmetrics.Registry.MustRegister(&metrics.Reports{List: func() []v1alpha1.ProgramObject { return []v1alpha1.ProgramObject{report} }})
 	metrics.Disk(ctrlmetrics.Registry, func() int64 { return 1 }, func() int64 { return 1 })
 	invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }
-	if err := m.Call(t.Context(), "/bpfman.v1.Bpfman/Load", nil, nil, nil, invoke); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Call(t.Context(), "/bpfman.v1.Bpfman/Load", nil, nil, nil, invoke))
 	// A controller's queue registers the metrics of queues.
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "programs"})
@@ -418,14 +409,9 @@ func TestNamedMetricsAreRegistered(t *testing.T) {
 		}
 	}
 
-	content, err := os.ReadFile(filepath.Join(config, "prometheus", "objects", "bpfman.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, filepath.Join(config, "prometheus", "objects", "bpfman.json"))
 	var dashboard struct{ Panels []panel }
-	if err := json.Unmarshal(content, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(content, &dashboard))
 	for i, panel := range dashboard.Panels {
 		panel.check(t)
 		for _, other := range dashboard.Panels[:i] {

@@ -32,6 +32,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -112,9 +113,7 @@ func startPlugin(t *testing.T) (socket, pods string) {
 	load(t, d.Client)
 	dir := t.TempDir()
 	socket, pods = filepath.Join(dir, "csi.sock"), filepath.Join(dir, "kubelet/pods")
-	if err := os.MkdirAll(pods, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(pods, 0o750))
 	command := d.Command(t.Context(), binary, "--endpoint=unix://"+socket, "--daemon-socket="+d.Socket,
 		"--kubelet-root="+filepath.Dir(pods), "--node-name=node-1")
 	command.Stderr = t.Output()

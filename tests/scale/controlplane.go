@@ -20,12 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlenvtest "sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -48,7 +44,6 @@ const (
 // the operator's Deployment. No other controller and no kubelet runs there.
 type controlPlane struct {
 	environment *ctrlenvtest.Environment
-	scheme      *runtime.Scheme
 	// admin has all permissions.
 	admin  *rest.Config
 	client client.Client
@@ -71,10 +66,7 @@ func startControlPlane(ctx context.Context, dir string) (c *controlPlane, err er
 		environment: &ctrlenvtest.Environment{
 			CRDDirectoryPaths: []string{definitions}, ErrorIfCRDPathMissing: true, ControlPlaneStopTimeout: 2 * time.Minute,
 		},
-		scheme: runtime.NewScheme(), accounts: map[string]*rest.Config{}, dir: dir,
-	}
-	if err := errors.Join(clientgoscheme.AddToScheme(c.scheme), v1alpha1.Install(c.scheme)); err != nil {
-		return nil, fmt.Errorf("register types: %w", err)
+		accounts: map[string]*rest.Config{}, dir: dir,
 	}
 	plane := &c.environment.ControlPlane
 	plane.Etcd = &ctrlenvtest.Etcd{}
@@ -99,7 +91,7 @@ func startControlPlane(ctx context.Context, dir string) (c *controlPlane, err er
 	if c.etcd, err = child("etcd"); err != nil {
 		return nil, err
 	}
-	if c.client, err = client.New(c.admin, client.Options{Scheme: c.scheme}); err != nil {
+	if c.client, err = client.New(c.admin, client.Options{Scheme: envtest.Scheme()}); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	if c.core, err = kubernetes.NewForConfig(c.admin); err != nil {
@@ -167,15 +159,8 @@ func (c *controlPlane) as(account string) *rest.Config { return rest.CopyConfig(
 
 // kubeconfig writes a configuration to a file.
 func (c *controlPlane) kubeconfig(name string, config *rest.Config) (string, error) {
-	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{
-		Token: config.BearerToken, ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
-	}
-	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	kubeconfig.CurrentContext = name
 	path := filepath.Join(c.dir, name+".kubeconfig")
-	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
+	if err := envtest.WriteKubeconfig(path, config); err != nil {
 		return "", fmt.Errorf("write kubeconfig of %s: %w", name, err)
 	}
 	return path, nil

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
 // networkInterface is the interface that each node has.
@@ -84,7 +85,7 @@ type seen struct {
 // watchStatuses watches the kinds of objects until ctx ends.
 func watchStatuses(ctx context.Context, c *controlPlane, of []v1alpha1.UserObject) (*statuses, error) {
 	s := &statuses{objects: map[client.ObjectKey]*seen{}, changed: make(chan struct{}, 1)}
-	informers, err := cache.New(c.admin, cache.Options{Scheme: c.scheme, DefaultTransform: cache.TransformStripManagedFields()})
+	informers, err := cache.New(c.admin, cache.Options{Scheme: envtest.Scheme(), DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
 		return nil, fmt.Errorf("watch the objects: %w", err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
 // firstProgram is the kernel's id of the first program of a node.
@@ -39,7 +40,7 @@ type reporter struct {
 func newReporter(c *controlPlane, of []v1alpha1.UserObject) (*reporter, error) {
 	config := c.as(agentAccount)
 	config.UserAgent = "bpfman-agent"
-	own, err := client.New(config, client.Options{Scheme: c.scheme})
+	own, err := client.New(config, client.Options{Scheme: envtest.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}

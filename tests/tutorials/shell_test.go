@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 func start(t *testing.T, dir string) *Shell {
@@ -64,9 +66,7 @@ func TestShell_Fails(t *testing.T) {
 func TestShell_Ends(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Mkfifo(pipe, 0o600))
 	shell := start(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

@@ -17,11 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // Environment variables in addition to KUBECONFIG: see `make test-tutorials`.
@@ -50,10 +51,7 @@ func pages(t *testing.T) map[string]Page {
 	}
 	pages := map[string]Page{}
 	for _, path := range paths {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Read(t, path)
 		page, err := Parse(content)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
@@ -153,17 +151,15 @@ func older(node *corev1.Node, wanted *version.Version) string {
 // nothingIsLeft waits until only the previous objects exist.
 func nothingIsLeft(t *testing.T, objects *Objects, before sets.Set[string]) {
 	t.Helper()
-	var left sets.Set[string]
-	var problem error
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second, leftoversTimeout, true, func(ctx context.Context) (bool, error) {
-		// A busy API server can fail to respond.
-		var now sets.Set[string]
-		now, problem = objects.List(ctx)
-		left = now.Difference(before)
-		return problem == nil && left.Len() == 0, nil
+	err := eventually.Succeeds(t.Context(), leftoversTimeout, time.Second, func(ctx context.Context) error {
+		now, err := objects.List(ctx) // a busy API server can fail to respond
+		if left := now.Difference(before); err == nil && left.Len() > 0 {
+			return fmt.Errorf("objects are left: %q", sets.List(left))
+		}
+		return err
 	})
 	if err != nil {
-		t.Errorf("objects are left: %q: %v, %v", sets.List(left), err, problem)
+		t.Error(err)
 	}
 }
 
@@ -173,15 +169,10 @@ func trusting(t *testing.T, authority string) string {
 	const system = "/etc/ssl/certs/ca-certificates.crt"
 	var bundle []byte
 	for _, file := range []string{system, authority} {
-		certificates, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		certificates := must.Read(t, file)
 		bundle = append(bundle, certificates...)
 	}
 	path := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(path, bundle, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, bundle, 0o600))
 	return path
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/internal/live"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // Nodes of the simulated cluster whose inspector runs, and the maps that it has.
@@ -51,38 +52,26 @@ func (s *simulated) inspectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bpfman"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "bpfman-config"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bpfman"}}))
+	must.Succeed(t, s.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "bpfman-config"}}))
 	for i := range s.nodes {
 		name := nodeName(i)
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: name, Labels: map[string]string{"name": "bpfman-daemon"}},
 			Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "bpfman-inspector", Image: "x"}}},
 		}
-		if err := s.Create(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Create(t.Context(), pod))
 		if name != current && name != old {
 			continue
 		}
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "bpfman-inspector", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-		if err := s.Status().Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Status().Update(t.Context(), pod))
 		var node corev1.Node
-		if err := s.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Get(t.Context(), client.ObjectKey{Name: name}, &node))
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 		node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
-		if err := s.Status().Update(t.Context(), &node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Status().Update(t.Context(), &node))
 	}
 }
 

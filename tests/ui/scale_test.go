@@ -6,8 +6,6 @@ package ui
 import (
 	"fmt"
 	"os"
-	"regexp"
-	"strconv"
 	"testing"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/docs/chromium"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/figures"
+	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
 // many is the number of nodes of a large cluster. Each has programs.
@@ -51,33 +50,19 @@ func TestScale(t *testing.T) {
 
 	began = time.Now()
 	visit(t, second, "#/node?name=worker-0007", `document.querySelectorAll(".box").length > 40`)
-	node := time.Since(began)
+	toNode := time.Since(began)
 	began = time.Now()
 	visit(t, second, "#/object?kind=TcxProgram&name="+failing, shows("set bpffunctionname to count_packet"))
-	object := time.Since(began)
-	resident := residentMiB(t, s.command.Process.Pid)
+	toObject := time.Since(began)
+	memory, err := node.MemoryOf(s.command.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peak := float64(memory.Peak) / (1 << 20)
 	t.Logf("%d nodes with %d programs each: picture after %v from the command's start, %v once it has read the cluster; a change after %v; a node after %v, an object after %v; at most %.0f MiB",
-		many, programs, cold, warm, seen, node, object, resident)
+		many, programs, cold, warm, seen, toNode, toObject, peak)
 	figures.Keep(t, map[string]any{
 		"ui_cold_s": figures.Round(cold.Seconds()), "ui_picture_s": figures.Round(warm.Seconds()), "ui_update_s": figures.Round(seen.Seconds()),
-		"ui_node_s": figures.Round(node.Seconds()), "ui_object_s": figures.Round(object.Seconds()), "ui_rss_mb": figures.Round(resident),
+		"ui_node_s": figures.Round(toNode.Seconds()), "ui_object_s": figures.Round(toObject.Seconds()), "ui_rss_mb": figures.Round(peak),
 	})
-}
-
-// residentMiB returns the most memory that a process has had.
-func residentMiB(t *testing.T, pid int) float64 {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	match := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
-	if match == nil {
-		t.Fatalf("no VmHWM in %s", status)
-	}
-	kilobytes, err := strconv.ParseFloat(string(match[1]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kilobytes / 1024
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // simulated is a cluster without kubelets, agents, and inspectors: a kube-apiserver with what they would have written.
@@ -67,9 +68,7 @@ func simulate(tb testing.TB, config *rest.Config, nodes, programs int) *simulate
 	for i := range nodes {
 		writers.Go(func() error { return s.node(ctx, i) })
 	}
-	if err := writers.Wait(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, writers.Wait())
 	return s
 }
 

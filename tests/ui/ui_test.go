@@ -33,6 +33,7 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/docs/chromium"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 func TestMain(m *testing.M) { envtest.Main(m) }
@@ -64,9 +65,7 @@ func start(tb testing.TB, kubeconfig string, flags ...string) *server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := s.command.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, s.command.Start())
 	tb.Cleanup(func() {
 		_ = s.command.Process.Signal(syscall.SIGTERM)
 		_ = s.command.Wait()
@@ -154,10 +153,7 @@ func TestViews(t *testing.T) {
 	config := envtest.Config(t)
 	cluster := simulate(t, config, few, programs)
 	cluster.inspectors(t)
-	axe, err := os.ReadFile(os.Getenv("AXE"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	axe := must.Read(t, os.Getenv("AXE"))
 	s := start(t, envtest.Kubeconfig(t))
 	for _, mode := range []struct {
 		width  int64
@@ -203,9 +199,7 @@ func picture(t *testing.T, ctx context.Context, name string) { //nolint:revive /
 	taken := chromium.Get(t, ctx, func(ctx context.Context, target *chromedp.Target) (page.CaptureScreenshotResult, error) {
 		return cdp.Call(ctx, target, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp, Quality: new(int64(quality))})
 	})
-	if err := os.WriteFile(filepath.Join(out, name+".webp"), taken.Data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(out, name+".webp"), taken.Data, 0o600))
 }
 
 // quality is the quality of pictures, in percent.
@@ -244,14 +238,10 @@ func change(t *testing.T, s *server, cluster *simulated) {
 func (s *simulated) conflict(tb testing.TB, i int) time.Time {
 	tb.Helper()
 	var node v1alpha1.BpfNode
-	if err := s.Get(tb.Context(), client.ObjectKey{Name: nodeName(i)}, &node); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, s.Get(tb.Context(), client.ObjectKey{Name: nodeName(i)}, &node))
 	node.Status.Conflicts = []v1alpha1.BpfNodeConflict{{Type: v1alpha1.BpfNodeForeignXDP, Message: "program 77 is attached to eth0"}}
 	node.Status.ConflictCount = 1
-	if err := s.Status().Update(tb.Context(), &node); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, s.Status().Update(tb.Context(), &node))
 	return time.Now()
 }
 
@@ -261,9 +251,7 @@ func lost(t *testing.T) {
 	s := start(t, envtest.Kubeconfig(t))
 	ctx, _ := s.open(t)
 	await(t, ctx, `document.querySelectorAll(".map a").length === 60`)
-	if err := s.command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.command.Process.Kill())
 	await(t, ctx, shows("Not live.")+` && document.querySelectorAll(".map a").length === 60`)
 }
 
@@ -295,9 +283,7 @@ func ended(t *testing.T) {
 	s := start(t, envtest.Kubeconfig(t))
 	ctx, _ := s.open(t)
 	await(t, ctx, `document.querySelectorAll(".map a").length === 60`)
-	if err := s.command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.command.Process.Kill())
 	_ = s.command.Wait()
 	again := start(t, envtest.Kubeconfig(t), "--port", s.origin[strings.LastIndex(s.origin, ":")+1:])
 	await(t, ctx, shows("The session has ended.")+` && document.querySelectorAll(".map a").length === 60`)
@@ -335,9 +321,7 @@ func expired(t *testing.T, config *rest.Config) {
 	s := start(t, envtest.KubeconfigOf(t, config))
 	ctx, _ := s.open(t)
 	await(t, ctx, `document.querySelectorAll(".map a").length === 60`)
-	if err := accounts.Delete(t.Context(), account.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, accounts.Delete(t.Context(), account.Name, metav1.DeleteOptions{}))
 	// The API server trusts a token for ten seconds after it has checked it.
 	const said = "the API server doesn't accept the credentials of your kubeconfig"
 	visit(t, ctx, "#/object?kind=TcxProgram&name="+failing, shows("Not live. "+said))
@@ -401,9 +385,7 @@ func ask(t *testing.T, method, url, body string, header http.Header, answer any)
 		t.Errorf("%s has the policy %q", url, policy)
 	}
 	if answer != nil && response.StatusCode == http.StatusOK {
-		if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.NewDecoder(response.Body).Decode(answer))
 	}
 	return response.StatusCode
 }

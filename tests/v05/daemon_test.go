@@ -25,6 +25,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/v05"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -227,9 +228,7 @@ func TestDaemonOfV05(t *testing.T) {
 	if err != nil || len(listed.GetResults()) != 0 {
 		t.Errorf("v0.6.0 lists %v, %v", listed, err)
 	}
-	if err := v05.Remove(root); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v05.Remove(root))
 	for name, id := range ids {
 		if err := awaitGone(t.Context(), id); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -9,6 +9,7 @@ package v05
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -28,6 +29,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/v05"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 )
 
 const goneWithin = 10 * time.Second
@@ -357,22 +359,18 @@ func total(counts *ebpf.Map) (uint64, error) {
 
 // awaitGone waits until the kernel has freed a program.
 func awaitGone(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, goneWithin)
-	defer cancel()
 	number, err := strconv.ParseUint(id, 10, 32)
 	if err != nil {
 		return fmt.Errorf("program's id: %w", err)
 	}
-	for {
+	return eventually.Succeeds(ctx, goneWithin, 10*time.Millisecond, func(context.Context) error {
 		program, err := ebpf.NewProgramFromID(ebpf.ProgramID(number))
-		if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		_ = program.Close()
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("program %s is still there after %v", id, goneWithin)
-		case <-time.After(10 * time.Millisecond):
+		if err != nil {
+			return fmt.Errorf("program %s: %w", id, err)
 		}
-	}
+		return errors.Join(fmt.Errorf("program %s is still there", id), program.Close())
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/object"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -24,21 +25,16 @@ import (
 // the name, the daemon doesn't pin the map again, which would fail.
 func TestMapNamesArePaths(t *testing.T) {
 	c := start(t)
-	victim := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("pinned"), Info: []*gobpfman.LoadInfo{tcx("pinned")}}).GetPrograms()[0]
+	victim := answer(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("pinned"), Info: []*gobpfman.LoadInfo{tcx("pinned")}}).GetPrograms()[0]
 	if err := errors.Join(os.Mkdir(c.Place.Path("/run/.data"), 0o755),
 		os.Symlink(victim.GetInfo().GetMapPinPath()+"/pinned_flows", c.Place.Path("/run/.data/m"))); err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(c.object("pinned").GetFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Read(t, c.object("pinned").GetFile())
 	content = bytes.ReplaceAll(content, []byte("pinned_flows"), []byte("/run/.data/m"))
 	path := filepath.Join(t.TempDir(), "thief.o")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	thief := must(c, c.load, &gobpfman.LoadRequest{
+	must.Succeed(t, os.WriteFile(path, content, 0o600))
+	thief := answer(c, c.load, &gobpfman.LoadRequest{
 		Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: path}}, Info: []*gobpfman.LoadInfo{tcx("pinned")},
 	}).GetPrograms()[0]
 	if !slices.Equal(thief.GetKernelInfo().GetMapIds(), victim.GetKernelInfo().GetMapIds()) {

@@ -22,6 +22,7 @@ import (
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -42,7 +43,7 @@ func (c client) refused(what string, do func() error, want string) {
 // TestRefusals checks the texts by which the agent distinguishes errors, and that users read.
 func TestRefusals(t *testing.T) {
 	c := start(t)
-	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}})
+	loaded := answer(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}})
 	id := loaded.GetPrograms()[0].GetKernelInfo().GetId()
 	owner := uint32(unknown)
 	for what, tt := range map[string]struct {
@@ -84,7 +85,7 @@ func TestRefusals(t *testing.T) {
 	if ids := c.ids(&gobpfman.ListRequest{BpfmanProgramsOnly: new(true)}); len(ids) != 1 {
 		t.Errorf("programs %v are loaded, want %d alone", ids, id)
 	}
-	link := must(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
+	link := answer(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
 	c.holds(loaded.GetPrograms()[0], link)
 }
 
@@ -93,7 +94,7 @@ func TestRefusals(t *testing.T) {
 // This has to count as detached. The program can still be attached and unloaded.
 func TestPhantomLink(t *testing.T) {
 	c := start(t)
-	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]
+	loaded := answer(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]
 	id := loaded.GetKernelInfo().GetId()
 	c.refused("attach point of another type", func() error {
 		_, err := call(c, c.attach, &gobpfman.AttachRequest{Id: id, Attach: &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{
@@ -101,14 +102,14 @@ func TestPhantomLink(t *testing.T) {
 		}}})
 		return err
 	}, "panicked")
-	phantoms := must(c, c.get, id).GetInfo().GetLinks()
+	phantoms := answer(c, c.get, id).GetInfo().GetLinks()
 	if len(phantoms) != 1 {
 		t.Fatalf("links %v, want one: the daemon is mended, and this test is no longer needed", phantoms)
 	}
 	c.refused("Detach, phantom", func() error { _, err := call(c, c.detach, phantoms[0]); return err }, "does not exist in tree \"link_"+decimal(phantoms[0])+`"`)
-	link := must(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
+	link := answer(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
 	c.holds(loaded, phantoms[0], link)
-	must(c, c.unload, id)
+	answer(c, c.unload, id)
 	if ids := c.ids(&gobpfman.ListRequest{BpfmanProgramsOnly: new(true)}); len(ids) != 0 {
 		t.Errorf("programs %v are left", ids)
 	}
@@ -119,13 +120,11 @@ func TestPhantomLink(t *testing.T) {
 // Unload leaves it attached. The agent removes it.
 func TestUnknownLink(t *testing.T) {
 	c := start(t)
-	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]
+	loaded := answer(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]
 	id := loaded.GetKernelInfo().GetId()
 	database, earlier := c.Place.Path("/run/bpfman/db"), filepath.Join(t.TempDir(), "db")
-	if err := os.CopyFS(earlier, os.DirFS(database)); err != nil {
-		t.Fatal(err)
-	}
-	unknown := must(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
+	must.Succeed(t, os.CopyFS(earlier, os.DirFS(database)))
+	unknown := answer(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
 	replace(t, database, earlier)
 	c.holds(loaded)
 	attach := func() error { _, err := call(c, c.attach, onLoopback(id, "ingress")); return err }
@@ -164,19 +163,17 @@ func TestHalfKnownLink(t *testing.T) {
 			c := start(t)
 			request := &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}
 			request.Metadata = map[string]string{v1alpha1.MetadataUUID: "u", v1alpha1.MetadataKind: "TcxProgram", v1alpha1.MetadataProgramName: "p"}
-			id := must(c, c.load, request).GetPrograms()[0].GetKernelInfo().GetId()
+			id := answer(c, c.load, request).GetPrograms()[0].GetKernelInfo().GetId()
 			c.refused("attach point of another type", func() error {
 				_, err := call(c, c.attach, &gobpfman.AttachRequest{Id: id, Attach: &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{
 					TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: "syscalls/sys_enter_kill"},
 				}}})
 				return err
 			}, "panicked")
-			half := must(c, c.get, id).GetInfo().GetLinks()[0]
-			link := must(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
-			if err := os.Link(c.linkPin(link), c.linkPin(half)); err != nil {
-				t.Fatal(err)
-			}
-			must(c, c.detach, link)
+			half := answer(c, c.get, id).GetInfo().GetLinks()[0]
+			link := answer(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
+			must.Succeed(t, os.Link(c.linkPin(link), c.linkPin(half)))
+			answer(c, c.detach, link)
 			attach := func() error { _, err := call(c, c.attach, onLoopback(id, "ingress")); return err }
 			c.refused("Attach, attached without the daemon's knowledge", attach, "`bpf_mprog_attach` failed")
 
@@ -184,9 +181,7 @@ func TestHalfKnownLink(t *testing.T) {
 			if _, err := inventory.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := remove(inventory, id, half); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, remove(inventory, id, half))
 			c.absent(half)
 		})
 	}
@@ -212,17 +207,11 @@ func replace(t *testing.T, dir, with string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.RemoveAll(filepath.Join(dir, e.Name())))
 	}
-	if err := os.CopyFS(dir, os.DirFS(with)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(dir, os.DirFS(with)))
 	created := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(filepath.Join(dir, "conf"), created, created); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chtimes(filepath.Join(dir, "conf"), created, created))
 }
 
 // TestUnfinishedSnapshot reproduces another fault of the daemon. If the daemon is killed, or
@@ -230,15 +219,11 @@ func replace(t *testing.T, dir, with string) {
 // database, and refuses every call. The agent removes the snapshot, and nothing is lost.
 func TestUnfinishedSnapshot(t *testing.T) {
 	c := start(t)
-	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]
+	loaded := answer(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]
 	snapshot := c.Place.Path("/run/bpfman/db/snap.FFFFFFFFFFFFFFFF.generating")
-	if err := os.WriteFile(snapshot, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(snapshot, nil, 0o600))
 	long := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(snapshot, long, long); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chtimes(snapshot, long, long))
 	list := func() error { _, err := call(c, c.list, &gobpfman.ListRequest{}); return err }
 	c.refused("List, a snapshot is unfinished", list, "Failed to acquire database lock")
 	if _, err := agentdaemon.NewInventory(c.Client, c.Place.Path("/")).Refresh(t.Context()); err != nil {

@@ -58,8 +58,8 @@ func call[Q, R any](c client, rpc func(context.Context, Q) (R, error), request Q
 	return rpc(ctx, request)
 }
 
-// must makes one call that must succeed.
-func must[Q, R any](c client, rpc func(context.Context, Q) (R, error), request Q) R {
+// answer makes one call that must succeed.
+func answer[Q, R any](c client, rpc func(context.Context, Q) (R, error), request Q) R {
 	c.t.Helper()
 	response, err := call(c, rpc, request)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c client) list(ctx context.Context, r *gobpfman.ListRequest) (*gobpfman.Li
 func (c client) ids(r *gobpfman.ListRequest) []uint32 {
 	c.t.Helper()
 	var ids []uint32
-	for _, result := range must(c, c.list, r).GetResults() {
+	for _, result := range answer(c, c.list, r).GetResults() {
 		ids = append(ids, result.GetKernelInfo().GetId())
 	}
 	slices.Sort(ids)
@@ -136,7 +136,7 @@ func TestLife(t *testing.T) {
 		Uuid:       new("a-b-c"),
 		Info:       []*gobpfman.LoadInfo{tcx("tcx_pass"), tcx("tcx_next")},
 	}
-	loaded := must(c, c.load, request).GetPrograms()
+	loaded := answer(c, c.load, request).GetPrograms()
 	if len(loaded) != 2 || loaded[0].GetInfo().GetName() != "tcx_pass" || loaded[1].GetInfo().GetName() != "tcx_next" {
 		t.Fatalf("loaded %v, want both in the order asked", loaded)
 	}
@@ -159,15 +159,15 @@ func TestLife(t *testing.T) {
 	}
 
 	id := loaded[0].GetKernelInfo().GetId()
-	ingress := must(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
-	egress := must(c, c.attach, onLoopback(id, "egress")).GetLinkId()
+	ingress := answer(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
+	egress := answer(c, c.attach, onLoopback(id, "egress")).GetLinkId()
 	c.holds(loaded[0], ingress, egress)
 	c.holds(loaded[1])
-	must(c, c.detach, ingress)
+	answer(c, c.detach, ingress)
 	c.holds(loaded[0], egress)
 
 	// Unload also removes the remaining link.
-	must(c, c.unload, id)
+	answer(c, c.unload, id)
 	if left := c.ids(&gobpfman.ListRequest{BpfmanProgramsOnly: new(true)}); !slices.Equal(left, []uint32{loaded[1].GetKernelInfo().GetId()}) {
 		t.Errorf("programs %v are left", left)
 	}
@@ -181,7 +181,7 @@ func (c client) holds(loaded *gobpfman.LoadResponseInfo, links ...uint32) {
 	want := proto.CloneOf(loaded)
 	slices.Sort(links)
 	want.Info.Links = links
-	got := must(c, c.get, loaded.GetKernelInfo().GetId())
+	got := answer(c, c.get, loaded.GetKernelInfo().GetId())
 	slices.Sort(got.GetInfo().GetLinks())
 	if diff := cmp.Diff(want.GetInfo(), got.GetInfo(), protocmp.Transform()); diff != "" {
 		c.t.Errorf("Get, info: %s", diff)
@@ -189,7 +189,7 @@ func (c client) holds(loaded *gobpfman.LoadResponseInfo, links ...uint32) {
 	if diff := cmp.Diff(want.GetKernelInfo(), got.GetKernelInfo(), protocmp.Transform()); diff != "" {
 		c.t.Errorf("Get, kernel info: %s", diff)
 	}
-	for _, result := range must(c, c.list, &gobpfman.ListRequest{}).GetResults() {
+	for _, result := range answer(c, c.list, &gobpfman.ListRequest{}).GetResults() {
 		if result.GetKernelInfo().GetId() != loaded.GetKernelInfo().GetId() {
 			continue
 		}
@@ -208,30 +208,30 @@ func TestMaps(t *testing.T) {
 	request := &gobpfman.LoadRequest{Bytecode: c.object("go-app-counter"), Info: []*gobpfman.LoadInfo{
 		tcx("tcx_stats"), {Name: "tracepoint_kill_recorder", ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT},
 	}}
-	owners := must(c, c.load, request).GetPrograms()
+	owners := answer(c, c.load, request).GetPrograms()
 	for _, p := range owners {
 		c.pinned(p.GetInfo().GetMapPinPath(), "tcx_stats_map", "tracepoint_stats_map")
 	}
 	owner := owners[0].GetKernelInfo().GetId()
 
 	request = &gobpfman.LoadRequest{Bytecode: c.object("go-tcx-counter"), MapOwnerId: &owner, Info: []*gobpfman.LoadInfo{tcx("tcx_stats")}}
-	user := must(c, c.load, request).GetPrograms()[0]
+	user := answer(c, c.load, request).GetPrograms()[0]
 	if user.GetInfo().GetMapOwnerId() != owner || user.GetInfo().GetMapPinPath() != owners[0].GetInfo().GetMapPinPath() {
 		t.Errorf("a user of maps: %v", user)
 	}
 	users := []string{decimal(owner), decimal(user.GetKernelInfo().GetId())}
 	slices.Sort(users)
 	for _, program := range []uint32{owner, user.GetKernelInfo().GetId()} {
-		got := must(c, c.get, program).GetInfo().GetMapUsedBy()
+		got := answer(c, c.get, program).GetInfo().GetMapUsedBy()
 		if slices.Sort(got); !slices.Equal(got, users) {
 			t.Errorf("maps of program %d are used by %v, want %v", program, got, users)
 		}
 	}
 
 	// The pins stay as long as a program uses the maps.
-	must(c, c.unload, owner)
+	answer(c, c.unload, owner)
 	c.pinned(user.GetInfo().GetMapPinPath(), "tcx_stats_map")
-	must(c, c.unload, user.GetKernelInfo().GetId())
+	answer(c, c.unload, user.GetKernelInfo().GetId())
 	if _, err := os.Stat(c.Path(user.GetInfo().GetMapPinPath())); !os.IsNotExist(err) {
 		t.Errorf("pins of unused maps: %v", err)
 	}
@@ -262,7 +262,7 @@ func TestListFilters(t *testing.T) {
 	load := func(object, owner string, info *gobpfman.LoadInfo) uint32 {
 		t.Helper()
 		r := &gobpfman.LoadRequest{Bytecode: c.object(object), Info: []*gobpfman.LoadInfo{info}, Metadata: map[string]string{"owner": owner, "all": "yes"}}
-		return must(c, c.load, r).GetPrograms()[0].GetKernelInfo().GetId()
+		return answer(c, c.load, r).GetPrograms()[0].GetKernelInfo().GetId()
 	}
 	a := load("go-tcx-counter", "a", tcx("tcx_stats"))
 	b := load("go-tcx-counter", "b", tcx("tcx_stats"))
@@ -296,7 +296,7 @@ func TestListFilters(t *testing.T) {
 	t.Run("foreign programs", func(t *testing.T) {
 		foreign := loadForeign(t)
 		c := client{c.Real, t}
-		for _, result := range must(c, c.list, &gobpfman.ListRequest{}).GetResults() {
+		for _, result := range answer(c, c.list, &gobpfman.ListRequest{}).GetResults() {
 			if result.GetKernelInfo().GetId() == foreign {
 				if result.GetInfo() != nil {
 					t.Errorf("a foreign program has info %v", result.GetInfo())
@@ -316,9 +316,9 @@ func TestMapsPinnedByNameAreShared(t *testing.T) {
 		t.Run(object, func(t *testing.T) {
 			c := start(t)
 			request := &gobpfman.LoadRequest{Bytecode: c.object(object), Info: []*gobpfman.LoadInfo{tcx("tcx_stats")}}
-			owner := must(c, c.load, request).GetPrograms()[0].GetKernelInfo()
+			owner := answer(c, c.load, request).GetPrograms()[0].GetKernelInfo()
 			request.MapOwnerId = &owner.Id
-			user := must(c, c.load, request).GetPrograms()[0].GetKernelInfo()
+			user := answer(c, c.load, request).GetPrograms()[0].GetKernelInfo()
 			if len(owner.GetMapIds()) == 0 {
 				t.Fatal("a counter without maps")
 			}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,42 +16,58 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
-
-const patience = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	envtest.Main(m)
 }
 
-func newClient(t *testing.T, config *rest.Config) client.Client {
+// privileged returns the configuration of a user with every permission that a role can grant.
+func privileged(t *testing.T, name string) *rest.Config {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// asAdmin returns a user with every permission that a role can grant.
-func asAdmin(config *rest.Config, name string) *rest.Config {
-	config = rest.CopyConfig(config)
+	config := envtest.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters", "system:authenticated"}}
 	return config
+}
+
+// privilegedClient returns a client of such a user.
+func privilegedClient(t *testing.T, name string) client.Client {
+	t.Helper()
+	return envtest.Client(t, privileged(t, name))
+}
+
+// accountClient returns a client of one of bpfman's ServiceAccounts, with only its permissions.
+func accountClient(t *testing.T, name string) client.Client {
+	t.Helper()
+	return envtest.Client(t, envtest.As(envtest.Config(t), "bpfman", name))
+}
+
+// deployed returns a client of an administrator of a cluster with config/default.
+func deployed(t *testing.T) client.Client {
+	t.Helper()
+	admin := privilegedClient(t, "an-administrator")
+	must.Succeed(t, envtest.Apply(t.Context(), admin, "config/default", "Deployment"))
+	return admin
+}
+
+// inForce waits until a policy denies what it has to, which takes a moment.
+func inForce(t *testing.T, name string, denies func(context.Context) bool) {
+	t.Helper()
+	envtest.Eventually(t, name, func(ctx context.Context) error {
+		if !denies(ctx) {
+			return errors.New("it isn't in force")
+		}
+		return nil
+	})
 }
 
 func report(kind v1alpha1.Kind[v1alpha1.ProgramObject], name string) v1alpha1.ProgramObject {
@@ -72,23 +87,12 @@ func refused(err error) bool {
 }
 
 func TestReportsAreTheAgentsAlone(t *testing.T) {
-	config := envtest.Config(t)
-	admin := newClient(t, asAdmin(config, "an-administrator"))
-	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment"); err != nil {
-		t.Fatal(err)
-	}
-	agent := newClient(t, envtest.As(config, "bpfman", "bpfman-daemon"))
-	// It takes a moment until the policy is in force.
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		for _, kind := range v1alpha1.ProgramKinds {
-			if err := admin.Create(ctx, report(kind, "probe"), client.DryRunAll); !refused(err) {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-	if err != nil {
-		t.Fatal("an administrator can create reports")
+	admin := deployed(t)
+	agent := accountClient(t, "bpfman-daemon")
+	for _, kind := range v1alpha1.ProgramKinds {
+		inForce(t, "the policy for "+kind.Name, func(ctx context.Context) bool {
+			return refused(admin.Create(ctx, report(kind, "probe"), client.DryRunAll))
+		})
 	}
 
 	for _, kind := range v1alpha1.ProgramKinds {
@@ -109,8 +113,8 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 
 			others := map[string]client.Client{
 				"an administrator": admin,
-				"another ServiceAccount of bpfman's namespace": newClient(t, asAdmin(config, "system:serviceaccount:bpfman:default")),
-				"a namesake in another namespace":              newClient(t, asAdmin(config, "system:serviceaccount:evil:bpfman-daemon")),
+				"another ServiceAccount of bpfman's namespace": privilegedClient(t, "system:serviceaccount:bpfman:default"),
+				"a namesake in another namespace":              privilegedClient(t, "system:serviceaccount:evil:bpfman-daemon"),
 			}
 			for who, c := range others {
 				edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck // a copy has the same type
@@ -132,9 +136,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 			if err := admin.Update(t.Context(), held); !refused(err) {
 				t.Errorf("an administrator can add finalizers: %v", err)
 			}
-			if err := agent.Update(t.Context(), held); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, agent.Update(t.Context(), held))
 			held.SetFinalizers([]string{"example.com/keep"})
 			held.SetLabels(map[string]string{v1alpha1.LabelOwnerKind: "XdpProgram", "a": "c"})
 			if err := admin.Update(t.Context(), held); !refused(err) {
@@ -146,7 +148,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 				patch string
 			}{
 				{"an administrator", admin, `{"metadata":{"finalizers":["example.com/keep"]}}`},
-				{"the operator", newClient(t, envtest.As(config, "bpfman", "bpfman-operator")), `{"metadata":{"finalizers":null}}`},
+				{"the operator", accountClient(t, "bpfman-operator"), `{"metadata":{"finalizers":null}}`},
 			} {
 				if err := remover.c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(remover.patch))); err != nil {
 					t.Errorf("%s can't remove finalizers: %v", remover.who, err)
@@ -156,7 +158,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 				t.Errorf("finalizers %q", object.GetFinalizers())
 			}
 
-			operator := newClient(t, asAdmin(config, "system:serviceaccount:bpfman:bpfman-operator"))
+			operator := privilegedClient(t, "system:serviceaccount:bpfman:bpfman-operator")
 			edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck // a copy has the same type
 			edited.GetSpec().Type = "tc"
 			// One of the two policies refuses it.
@@ -167,15 +169,13 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 			// A report that this project's agent didn't write.
 			foreign := report(kind, "foreign")
 			foreign.SetLabels(nil)
-			if err := agent.Create(t.Context(), foreign); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, agent.Create(t.Context(), foreign))
 			if err := admin.Delete(t.Context(), foreign); err != nil {
 				t.Errorf("an administrator can't delete a report of upstream's agent: %v", err)
 			}
 
 			// Orphaning removes the owner from the object. Garbage collection deletes the object.
-			collector := newClient(t, asAdmin(config, "system:serviceaccount:kube-system:generic-garbage-collector"))
+			collector := privilegedClient(t, "system:serviceaccount:kube-system:generic-garbage-collector")
 			if err := collector.Create(t.Context(), report(kind, "new")); !refused(err) {
 				t.Errorf("the garbage collector can create: %v", err)
 			}
@@ -186,15 +186,13 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 				t.Errorf("the garbage collector can't delete: %v", err)
 			}
 			for name, c := range map[string]client.Client{
-				"operator":             newClient(t, envtest.As(config, "bpfman", "bpfman-operator")),
-				"namespace controller": newClient(t, asAdmin(config, "system:serviceaccount:kube-system:namespace-controller")),
-				"controller manager":   newClient(t, asAdmin(config, "system:kube-controller-manager")),
+				"operator":             accountClient(t, "bpfman-operator"),
+				"namespace controller": privilegedClient(t, "system:serviceaccount:kube-system:namespace-controller"),
+				"controller manager":   privilegedClient(t, "system:kube-controller-manager"),
 				"agent":                agent,
 			} {
 				again := report(kind, "again")
-				if err := agent.Create(t.Context(), again); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, agent.Create(t.Context(), again))
 				if err := c.Delete(t.Context(), again); err != nil {
 					t.Errorf("the %s can't delete: %v", name, err)
 				}
@@ -205,33 +203,22 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 
 // The operator removes finalizers of users' objects. Its token allows no other change to them.
 func TestTheOperatorChangesNoProgram(t *testing.T) {
-	config := envtest.Config(t)
-	admin := newClient(t, asAdmin(config, "an-administrator"))
-	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment"); err != nil {
-		t.Fatal(err)
-	}
-	operator := newClient(t, envtest.As(config, "bpfman", "bpfman-operator"))
+	admin := deployed(t)
+	operator := accountClient(t, "bpfman-operator")
 	o := &v1alpha1.TracepointProgram{}
 	o.SetName("policy")
 	o.SetFinalizers([]string{upstream.Finalizer, "example.com/keep"})
 	o.Spec.ByteCode = v1alpha1.BytecodeSelector{Path: new("/bytecode.o")}
 	o.Spec.BpfFunctionName = "enter"
 	o.Spec.Names = []string{"syscalls/sys_enter_kill"}
-	if err := admin.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, admin.Create(t.Context(), o))
 	patch := func(text string) error {
 		return operator.Patch(t.Context(), o.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(text)))
 	}
 	denied := func(err error) bool {
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "can only remove finalizers from users' objects")
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return denied(patch(`{"spec":{"bpffunctionname":"other"}}`)), nil
-	})
-	if err != nil {
-		t.Error("the operator can change what is loaded")
-	}
+	inForce(t, "the policy for programs", func(context.Context) bool { return denied(patch(`{"spec":{"bpffunctionname":"other"}}`)) })
 	for _, change := range []string{
 		`{"metadata":{"labels":{"a":"b"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`, `{"metadata":{"finalizers":["example.com/more"]}}`,
 		`{"metadata":{"finalizers":null},"spec":{"names":["syscalls/sys_enter_openat"]}}`,
@@ -251,12 +238,8 @@ func TestTheOperatorChangesNoProgram(t *testing.T) {
 
 // The operator keeps the revisions of users' objects. Its token allows it to write no other ControllerRevision.
 func TestTheOperatorChangesNoOtherRevision(t *testing.T) {
-	config := envtest.Config(t)
-	admin := newClient(t, asAdmin(config, "an-administrator"))
-	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment"); err != nil {
-		t.Fatal(err)
-	}
-	operator := newClient(t, envtest.As(config, "bpfman", "bpfman-operator"))
+	admin := deployed(t)
+	operator := accountClient(t, "bpfman-operator")
 	revision := func(name, apiVersion, kind string) *appsv1.ControllerRevision {
 		owner := metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "owner", UID: "owner", Controller: new(true)}
 		return &appsv1.ControllerRevision{
@@ -265,18 +248,13 @@ func TestTheOperatorChangesNoOtherRevision(t *testing.T) {
 		}
 	}
 	ours, other := revision("ours", "bpfman.io/v1alpha1", "XdpProgram"), revision("other", "apps/v1", "DaemonSet")
-	if err := admin.Create(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, admin.Create(t.Context(), other))
 	denied := func(err error) bool {
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "can only write ControllerRevisions of its users' objects")
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return denied(operator.Create(ctx, revision("another", "apps/v1", "DaemonSet"), client.DryRunAll)), nil
+	inForce(t, "the policy for revisions", func(ctx context.Context) bool {
+		return denied(operator.Create(ctx, revision("another", "apps/v1", "DaemonSet"), client.DryRunAll))
 	})
-	if err != nil {
-		t.Error("the operator can create a revision of a DaemonSet")
-	}
 	taken := other.DeepCopy()
 	taken.OwnerReferences[0].APIVersion, taken.OwnerReferences[0].Kind = "bpfman.io/v1alpha1", "XdpProgram"
 	orphan := revision("orphan", "bpfman.io/v1alpha1", "XdpProgram")
@@ -288,9 +266,7 @@ func TestTheOperatorChangesNoOtherRevision(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := operator.Create(t.Context(), ours); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, operator.Create(t.Context(), ours))
 	ours.Revision = 2
 	if err := errors.Join(operator.Update(t.Context(), ours), operator.Delete(t.Context(), ours)); err != nil {
 		t.Error(err)
@@ -300,22 +276,13 @@ func TestTheOperatorChangesNoOtherRevision(t *testing.T) {
 // TestBpfNodesAreTheInspectorsAlone checks what differs from BpfPrograms: nobody can delete a BpfNode because it
 // lacks a label.
 func TestBpfNodesAreTheInspectorsAlone(t *testing.T) {
-	config := envtest.Config(t)
-	admin := newClient(t, asAdmin(config, "an-administrator"))
-	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment"); err != nil {
-		t.Fatal(err)
-	}
+	admin := deployed(t)
 	named := func(name string) *v1alpha1.BpfNode {
 		return &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return refused(admin.Create(ctx, named("probe"), client.DryRunAll)), nil
-	})
-	if err != nil {
-		t.Fatal("an administrator can create BpfNodes")
-	}
+	inForce(t, "the policy for BpfNodes", func(ctx context.Context) bool { return refused(admin.Create(ctx, named("probe"), client.DryRunAll)) })
 
-	inspector := newClient(t, envtest.As(config, "bpfman", "bpfman-daemon"))
+	inspector := accountClient(t, "bpfman-daemon")
 	object := named("node")
 	if err := inspector.Create(t.Context(), object); err != nil {
 		t.Fatalf("the inspector can't create: %v", err)
@@ -333,13 +300,11 @@ func TestBpfNodesAreTheInspectorsAlone(t *testing.T) {
 		t.Errorf("an administrator can delete: %v", err)
 	}
 	for name, c := range map[string]client.Client{
-		"operator":          newClient(t, envtest.As(config, "bpfman", "bpfman-operator")),
-		"garbage collector": newClient(t, asAdmin(config, "system:serviceaccount:kube-system:generic-garbage-collector")),
+		"operator":          accountClient(t, "bpfman-operator"),
+		"garbage collector": privilegedClient(t, "system:serviceaccount:kube-system:generic-garbage-collector"),
 	} {
 		again := named("again")
-		if err := inspector.Create(t.Context(), again); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, inspector.Create(t.Context(), again))
 		if err := c.Delete(t.Context(), again); err != nil {
 			t.Errorf("the %s can't delete: %v", name, err)
 		}

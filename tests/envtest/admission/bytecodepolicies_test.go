@@ -6,6 +6,7 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path"
@@ -21,13 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/policy"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const someDigest = "@sha256:3d0dd7b4a8b1c9e5f6a7b8c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f708192a3"
@@ -63,34 +64,24 @@ func (w *warnings) take() string {
 // newJudge installs this repository's admission policies, without a BytecodePolicy.
 func newJudge(t *testing.T) *judge {
 	t.Helper()
-	config := asAdmin(envtest.Config(t), "an-administrator")
+	config := privileged(t, "an-administrator")
 	w := &warnings{}
 	config.WarningHandler = w
-	j := &judge{Client: newClient(t, config), warnings: w}
-	if err := envtest.Apply(t.Context(), j, "config/admission"); err != nil {
-		t.Fatal(err)
-	}
+	j := &judge{Client: envtest.Client(t, config), warnings: w}
+	must.Succeed(t, envtest.Apply(t.Context(), j, "config/admission"))
 	// An expression that fails, or costs too much, would otherwise be ignored.
 	for _, name := range []string{"bpfman-bytecode-policies-enforce", "bpfman-bytecode-policies-warn"} {
 		admission := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := j.Patch(t.Context(), admission, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, j.Patch(t.Context(), admission, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`))))
 	}
 	j.clear(t.Context(), t)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		j.clear(ctx, t)
-	})
+	t.Cleanup(func() { j.clear(context.WithoutCancel(t.Context()), t) })
 	return j
 }
 
 func (j *judge) clear(ctx context.Context, t *testing.T) {
 	t.Helper()
-	if err := j.DeleteAllOf(ctx, &v1alpha1.BytecodePolicy{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, j.DeleteAllOf(ctx, &v1alpha1.BytecodePolicy{}))
 }
 
 // enforce replaces the policy, which must apply to cluster-scoped tracepoints, and waits until it is in force.
@@ -119,24 +110,19 @@ func (j *judge) enforceFor(t *testing.T, spec v1alpha1.BytecodePolicySpec, kind 
 		t.Fatalf("create policy: %v", err)
 	}
 	if old != nil {
-		if err := j.Delete(t.Context(), old); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, j.Delete(t.Context(), old))
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	inForce(t, name, func(ctx context.Context) bool {
 		probe.GetAppCommon().ByteCode = mark(name)
 		if !strings.Contains(j.says(ctx, kind, probe), "policy "+name+":") {
-			return false, nil
+			return false
 		}
 		if old == nil {
-			return true, nil
+			return true
 		}
 		probe.GetAppCommon().ByteCode = mark(old.Name)
-		return !strings.Contains(j.says(ctx, kind, probe), "policy "+old.Name+":"), nil
+		return !strings.Contains(j.says(ctx, kind, probe), "policy "+old.Name+":")
 	})
-	if err != nil {
-		t.Fatalf("policy %s isn't in force: %q", name, j.says(t.Context(), kind, probe))
-	}
 }
 
 // says returns the API server's refusal of an object, or its warning, because of a BytecodePolicy.
@@ -247,15 +233,10 @@ const evilDenied = "rule evil: image evil.com/x:latest is denied"
 // A policy applies to objects of each kind that it matches.
 func TestBytecodePoliciesMatchAtAdmission(t *testing.T) {
 	j := newJudge(t)
-	var objects []v1alpha1.UserObject
-	for i, kind := range v1alpha1.UserKinds {
-		objects = append(objects, kind.New())
-		objects[i].SetName("x")
-		if kind.Namespaced {
-			objects[i].SetNamespace("default")
-		}
-		complete(objects[i])
-		objects[i].GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "evil.com/x"}}
+	objects := map[string]v1alpha1.UserObject{}
+	for _, kind := range v1alpha1.UserKinds {
+		objects[kind.Name] = envtest.Object(t, kind, "x", envtest.Spec(kind.Name))
+		objects[kind.Name].GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "evil.com/x"}}
 	}
 	for name, match := range map[string]v1alpha1.BytecodePolicyMatch{
 		"all":                    {},
@@ -265,19 +246,17 @@ func TestBytecodePoliciesMatchAtAdmission(t *testing.T) {
 		"a kind and a namespace": {Namespaces: []string{"*"}, Kinds: []string{"XdpProgram", "XdpNsProgram"}},
 	} {
 		// The policy for another namespace matches none of the objects, but matches this one.
-		probe := &v1alpha1.XdpNsProgram{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: "default"}}
-		complete(probe)
-		kind := "XdpNsProgram"
+		const kind = "XdpNsProgram"
+		probe := objects[kind].DeepCopyObject().(v1alpha1.UserObject) //nolint:errcheck // a copy has the same type
 		if name == "another namespace" {
-			probe.Namespace = "kube-system"
+			probe.SetNamespace("kube-system")
 		}
 		j.enforceFor(t, v1alpha1.BytecodePolicySpec{Match: match, Rules: denyEvil}, kind, probe)
-		for i, kind := range v1alpha1.UserKinds {
-			s := policy.SubjectOf(kind.Name, objects[i])
-			if policy.Compile(j.policy, nil).Matches(s) {
-				j.refuses(t, kind.Name, objects[i], evilDenied)
+		for kind, o := range objects {
+			if policy.Compile(j.policy, nil).Matches(policy.SubjectOf(kind, o)) {
+				j.refuses(t, kind, o, evilDenied)
 			} else {
-				j.admits(t, kind.Name, objects[i])
+				j.admits(t, kind, o)
 			}
 		}
 		if t.Failed() {
@@ -290,9 +269,7 @@ func TestBytecodePoliciesMatchAtAdmission(t *testing.T) {
 	selective := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "selective"}, Spec: v1alpha1.BytecodePolicySpec{
 		Match: v1alpha1.BytecodePolicyMatch{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}, Rules: denyEvil,
 	}}
-	if err := j.Create(t.Context(), selective); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, j.Create(t.Context(), selective))
 	j.enforce(t, v1alpha1.BytecodePolicySpec{}) // this one comes after it
 	j.admits(t, "XdpProgram", xdpProgram("evil.com/x"))
 }
@@ -314,13 +291,9 @@ func TestBytecodePoliciesAndObjectsThatAreThere(t *testing.T) {
 	j := newJudge(t)
 	o := xdpProgram("evil.com/x")
 	o.Name = "there"
-	if err := j.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, j.Create(t.Context(), o))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := j.Delete(ctx, o); err != nil {
+		if err := j.Delete(context.WithoutCancel(t.Context()), o); err != nil {
 			t.Error(err)
 		}
 	})
@@ -422,25 +395,21 @@ func TestBytecodePoliciesAtAdmissionAreNoObstacle(t *testing.T) {
 	j := newJudge(t)
 	j.enforce(t, v1alpha1.BytecodePolicySpec{Rules: denyEvil})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := envtest.Apply(ctx, j, "config/admission"); err != nil {
+		if err := envtest.Apply(context.WithoutCancel(t.Context()), j, "config/admission"); err != nil {
 			t.Error(err)
 		}
 	})
 	for _, mode := range []string{"enforce", "warn"} {
 		admission := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-bytecode-policies-" + mode}}
 		patch := `{"spec":{"failurePolicy":"Ignore","paramKind":{"kind":"MissingPolicy"}}}`
-		if err := j.Patch(t.Context(), admission, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-			t.Fatal(err)
+		must.Succeed(t, j.Patch(t.Context(), admission, client.RawPatch(types.MergePatchType, []byte(patch))))
+	}
+	envtest.Eventually(t, "an object is admitted where the kind of policies is missing", func(ctx context.Context) error {
+		if said := j.says(ctx, "XdpProgram", xdpProgram("evil.com/x")); said != "" {
+			return errors.New(said)
 		}
-	}
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return j.says(ctx, "XdpProgram", xdpProgram("evil.com/x")) == "", nil
+		return nil
 	})
-	if err != nil {
-		t.Error("an object isn't admitted where the kind of policies is missing")
-	}
 }
 
 // Combinations of images and patterns.
@@ -490,7 +459,7 @@ func TestAdmissionRefusesWhatTheNodeDoes(t *testing.T) {
 		j.enforce(t, r.policy())
 		for range objects {
 			kind := pick(r, v1alpha1.UserKinds)
-			o := r.object(kind)
+			o := r.object(t, kind)
 			if verdict, _ := j.node(kind.Name, o); verdict != v1alpha1.VerdictAllowed {
 				denied++
 			}
@@ -581,140 +550,79 @@ func (r random) limits() *v1alpha1.BytecodeLimits {
 	return l
 }
 
-func (r random) object(kind v1alpha1.Kind[v1alpha1.UserObject]) v1alpha1.UserObject {
-	o := kind.New()
-	o.SetName("x")
-	if kind.Namespaced {
-		o.SetNamespace("default")
+// object returns an object with a random program, or an application with several.
+func (r random) object(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject]) v1alpha1.UserObject {
+	t.Helper()
+	members := []v1alpha1.EBPFProgType{"", "XDP", "TC", "TCX", "Uprobe", "Uretprobe"} // a member can lack its type
+	if !kind.Namespaced {
+		members = append(members, "Fentry", "Fexit", "Kprobe", "Kretprobe", "Tracepoint")
 	}
-	complete(o)
+	var types []v1alpha1.EBPFProgType
+	for range r.IntN(5) {
+		types = append(types, pick(r, members))
+	}
+	o := objectOf(t, kind, r.program, types)
 	o.GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: pick(r, []string{
 		"busybox", "quay.io/acme/x", "quay.io/acme/x:v1", "quay.io/a/b/x:w", "quay.io/acme/x" + someDigest, "QUAY.IO:443/acme/x:v2" + someDigest, "quay.io/Odd/x",
 	})}}
 	if r.IntN(5) == 0 {
 		o.GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Path: new(pick(r, []string{"/opt/x.o", "/opt/../x.o", "/etc/x.o"}))}
 	}
-	common := func() v1alpha1.BpfProgramCommon {
-		c := v1alpha1.BpfProgramCommon{BpfFunctionName: pick(r, []string{"pass", "count", "stats"})}
-		if r.maybe() {
-			c.Attach = new(false)
-		}
-		return c
-	}
-	selector := func() v1alpha1.InterfaceSelector {
-		switch r.IntN(6) {
-		case 0:
-			return v1alpha1.InterfaceSelector{PrimaryNodeInterface: new(r.maybe())}
-		case 1:
-			return v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true), AllowedInterfaces: []string{"lo"}}}
-		case 2:
-			return v1alpha1.InterfaceSelector{Interfaces: &[]string{}}
-		}
-		return v1alpha1.InterfaceSelector{Interfaces: new(some(r, "eth0", "eth1", "br-lan", "lo", ".", "e\\E"))}
-	}
-	priority := func() int32 { return int32(r.IntN(100)) }
-	offset := func() uint64 { return uint64(pick(r, []int{0, 0, 0, 4, 9223372036854775807})) }
-	function := func() string {
-		return pick(r, []string{"tcp_connect", "do_unlinkat", "schedule", "nf_tables:nft_do_chain", "tcp_x:y", ""})
-	}
-	target := func() string {
-		return pick(r, []string{"libc", "/opt/bin/x", "/opt/../bin/x", "/opt//x", "/opt/", "/", "..", "../x", "./opt", "x.so.6", "/opt/a/..", ""})
-	}
-	tracepoints := func() []string { return some(r, "syscalls/sys_enter_kill", "sched/sched_switch", "a.b/c", "axb/c") }
-	switch o := o.(type) {
-	case *v1alpha1.XdpProgram:
-		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
-	case *v1alpha1.XdpNsProgram:
-		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
-	case *v1alpha1.TcProgram:
-		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
-	case *v1alpha1.TcNsProgram:
-		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
-	case *v1alpha1.TcxProgram:
-		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
-	case *v1alpha1.TcxNsProgram:
-		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
-	case *v1alpha1.FentryProgram:
-		o.Spec.BpfProgramCommon, o.Spec.FunctionName = common(), function()
-	case *v1alpha1.FexitProgram:
-		o.Spec.BpfProgramCommon, o.Spec.FunctionName = common(), function()
-	case *v1alpha1.KprobeProgram:
-		o.Spec.BpfProgramCommon, o.Spec.FunctionName, o.Spec.Offset = common(), function(), offset()
-	case *v1alpha1.UprobeProgram:
-		o.Spec.BpfProgramCommon, o.Spec.FunctionName, o.Spec.Offset, o.Spec.Target = common(), function(), offset(), target()
-	case *v1alpha1.UprobeNsProgram:
-		o.Spec.BpfProgramCommon, o.Spec.FunctionName, o.Spec.Offset, o.Spec.Target = common(), function(), offset(), target()
-	case *v1alpha1.TracepointProgram:
-		o.Spec.BpfProgramCommon, o.Spec.Names = common(), tracepoints()
-	case *v1alpha1.BpfApplication:
-		for range r.IntN(5) {
-			m := v1alpha1.BpfApplicationProgram{Type: pick(r, []v1alpha1.EBPFProgType{"", "XDP", "TC", "TCX", "Fentry", "Fexit", "Kprobe", "Kretprobe", "Uprobe", "Uretprobe", "Tracepoint"})}
-			switch m.Type {
-			case "XDP":
-				m.XDP = &v1alpha1.XdpProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority()}
-			case "TC":
-				m.TC = &v1alpha1.TcProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority(), Direction: "ingress"}
-			case "TCX":
-				m.TCX = &v1alpha1.TcxProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority(), Direction: "egress"}
-			case "Fentry":
-				m.Fentry = &v1alpha1.FentryProgramInfo{BpfProgramCommon: common(), FunctionName: function()}
-			case "Fexit":
-				m.Fexit = &v1alpha1.FexitProgramInfo{BpfProgramCommon: common(), FunctionName: function()}
-			case "Kprobe":
-				m.Kprobe = &v1alpha1.KprobeProgramInfo{BpfProgramCommon: common(), FunctionName: function(), Offset: offset()}
-			case "Kretprobe":
-				m.Kretprobe = &v1alpha1.KprobeProgramInfo{BpfProgramCommon: common(), FunctionName: function()}
-			case "Uprobe":
-				m.Uprobe = &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common(), FunctionName: function(), Target: target()}
-			case "Uretprobe":
-				m.Uretprobe = &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common(), Target: target()}
-			case "Tracepoint":
-				m.Tracepoint = &v1alpha1.TracepointProgramInfo{BpfProgramCommon: common(), Names: tracepoints()}
-			}
-			o.Spec.Programs = append(o.Spec.Programs, m)
-		}
-	case *v1alpha1.BpfNsApplication:
-		for range r.IntN(5) {
-			m := v1alpha1.BpfNsApplicationProgram{Type: pick(r, []v1alpha1.EBPFProgType{"", "XDP", "TC", "TCX", "Uprobe", "Uretprobe"})}
-			switch m.Type { //nolint:exhaustive // namespaced kinds have no others
-			case "XDP":
-				m.XDP = &v1alpha1.XdpNsProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority(), Containers: &v1alpha1.ContainerNsSelector{}}
-			case "TC":
-				m.TC = &v1alpha1.TcNsProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority(), Direction: "ingress", Containers: &v1alpha1.ContainerNsSelector{}}
-			case "TCX":
-				m.TCX = &v1alpha1.TcxNsProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority(), Direction: "egress", Containers: &v1alpha1.ContainerNsSelector{}}
-			case "Uprobe":
-				m.Uprobe = &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: common(), FunctionName: function(), Target: target(), Containers: &v1alpha1.ContainerNsSelector{}}
-			case "Uretprobe":
-				m.Uretprobe = &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: common(), Target: target(), Containers: &v1alpha1.ContainerNsSelector{}}
-			}
-			o.Spec.Programs = append(o.Spec.Programs, m)
-		}
-	}
 	return o
 }
 
-// complete sets the fields that the API server requires.
-func complete(o v1alpha1.UserObject) {
-	interfaces := v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0"}}
-	switch o := o.(type) {
-	case *v1alpha1.XdpProgram:
-		o.Spec.InterfaceSelector = interfaces
-	case *v1alpha1.XdpNsProgram:
-		o.Spec.InterfaceSelector, o.Spec.Containers = interfaces, &v1alpha1.ContainerNsSelector{}
-	case *v1alpha1.TcProgram:
-		o.Spec.InterfaceSelector, o.Spec.Direction = interfaces, "ingress"
-	case *v1alpha1.TcNsProgram:
-		o.Spec.InterfaceSelector, o.Spec.Direction, o.Spec.Containers = interfaces, "ingress", &v1alpha1.ContainerNsSelector{}
-	case *v1alpha1.TcxProgram:
-		o.Spec.InterfaceSelector, o.Spec.Direction = interfaces, "ingress"
-	case *v1alpha1.TcxNsProgram:
-		o.Spec.InterfaceSelector, o.Spec.Direction, o.Spec.Containers = interfaces, "ingress", &v1alpha1.ContainerNsSelector{}
-	case *v1alpha1.TracepointProgram:
-		o.Spec.Names = []string{"syscalls/sys_enter_kill"}
-	case *v1alpha1.UprobeProgram:
-		o.Spec.Target = "libc"
-	case *v1alpha1.UprobeNsProgram:
-		o.Spec.Target, o.Spec.Containers = "libc", &v1alpha1.ContainerNsSelector{}
+// program returns random fields of programs of all types.
+func (r random) program() map[string]any {
+	fields := map[string]any{
+		"bpffunctionname":   pick(r, []string{"pass", "count", "stats"}),
+		"interfaceselector": r.interfaces(),
+		"priority":          r.IntN(100),
+		"direction":         pick(r, []string{"ingress", "egress"}),
+		"func_name":         pick(r, []string{"tcp_connect", "do_unlinkat", "schedule", "nf_tables:nft_do_chain", "tcp_x:y", ""}),
+		"offset":            pick(r, []int{0, 0, 0, 4, 9223372036854775807}),
+		"target":            pick(r, []string{"libc", "/opt/bin/x", "/opt/../bin/x", "/opt//x", "/opt/", "/", "..", "../x", "./opt", "x.so.6", "/opt/a/..", ""}),
+		"names":             some(r, "syscalls/sys_enter_kill", "sched/sched_switch", "a.b/c", "axb/c"),
 	}
+	if r.maybe() {
+		fields["attach"] = false
+	}
+	return fields
+}
+
+func (r random) interfaces() map[string]any {
+	switch r.IntN(6) {
+	case 0:
+		return map[string]any{"primarynodeinterface": r.maybe()}
+	case 1:
+		return map[string]any{"interfacesdiscoveryconfig": map[string]any{"interfaceautodiscovery": true, "allowedinterfaces": []string{"lo"}}}
+	case 2:
+		return map[string]any{"interfaces": []string{}}
+	}
+	return map[string]any{"interfaces": some(r, "eth0", "eth1", "br-lan", "lo", ".", "e\\E")}
+}
+
+// objectOf returns an object whose program has those of the fields that its type has, or an application with members
+// of the types.
+func objectOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func() map[string]any, members []v1alpha1.EBPFProgType) v1alpha1.UserObject {
+	t.Helper()
+	program := func() map[string]any {
+		f := fields()
+		if kind.Namespaced {
+			f["containers"] = map[string]any{"pods": map[string]any{}}
+		}
+		return f
+	}
+	spec := program()
+	if strings.HasSuffix(kind.Name, "Application") {
+		programs := make([]map[string]any, len(members))
+		for i, member := range members {
+			programs[i] = map[string]any{"type": member, strings.ToLower(string(member)): program()}
+		}
+		spec = map[string]any{"programs": programs}
+	}
+	content, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return envtest.Object(t, kind, "x", string(content))
 }

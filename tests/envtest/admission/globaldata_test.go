@@ -7,17 +7,16 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // application returns an application, whose minimal spec has no fields that are specific
@@ -32,31 +31,18 @@ func application(name string, globals map[string]any) *unstructured.Unstructured
 }
 
 func TestGlobalDataIsBytes(t *testing.T) {
-	admin := newClient(t, asAdmin(envtest.Config(t), "an-administrator"))
+	admin := privilegedClient(t, "an-administrator")
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-globaldata-is-bytes"}}
-	if err := client.IgnoreNotFound(admin.Delete(t.Context(), binding)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.IgnoreNotFound(admin.Delete(t.Context(), binding)))
 	stored := application("stored-before", map[string]any{"wrong": int64(5)})
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return admin.Create(ctx, stored) == nil, nil
-	})
-	if err != nil {
-		t.Fatal("an object with a number can't be stored without the policy")
-	}
-	if err := envtest.Apply(t.Context(), admin, "config/admission"); err != nil {
-		t.Fatal(err)
-	}
+	envtest.Eventually(t, "store an object with a number without the policy", func(ctx context.Context) error { return admin.Create(ctx, stored) })
+	must.Succeed(t, envtest.Apply(t.Context(), admin, "config/admission"))
 	refusal := func(err error, name string) bool {
 		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "neither base64 nor a list of integers from 0 to 255: "+name)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		err := admin.Create(ctx, application("probe", map[string]any{"x": int64(5)}), client.DryRunAll)
-		return refusal(err, "x"), nil
+	inForce(t, "the policy for globals", func(ctx context.Context) bool {
+		return refusal(admin.Create(ctx, application("probe", map[string]any{"x": int64(5)}), client.DryRunAll), "x")
 	})
-	if err != nil {
-		t.Fatal("a number passes for bytes")
-	}
 
 	list := func(bytes ...any) []any { return bytes }
 	for name, test := range map[string]struct {
@@ -94,9 +80,7 @@ func TestGlobalDataIsBytes(t *testing.T) {
 	}
 	change := func(value any) error {
 		changed := stored.DeepCopy()
-		if err := unstructured.SetNestedField(changed.Object, map[string]any{"wrong": value}, "spec", "globaldata"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, unstructured.SetNestedField(changed.Object, map[string]any{"wrong": value}, "spec", "globaldata"))
 		return admin.Update(t.Context(), changed)
 	}
 	if err := change(int64(6)); !refusal(err, "wrong") {

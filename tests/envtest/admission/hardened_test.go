@@ -5,7 +5,6 @@ package admission
 
 import (
 	"bytes"
-	"os"
 	"regexp"
 	"testing"
 
@@ -17,30 +16,25 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // TestHardened applies config/hardened and its policies, as documented in docs/hardening.md.
 func TestHardened(t *testing.T) {
-	admin := newClient(t, envtest.Config(t))
+	admin := envtest.Client(t, envtest.Config(t))
 	for _, overlay := range []string{"config/hardened", "config/hardened/policies"} {
 		strict := client.WithFieldValidation(admin, metav1.FieldValidationStrict)
-		if err := envtest.Apply(t.Context(), strict, overlay, "Deployment"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, envtest.Apply(t.Context(), strict, overlay, "Deployment"))
 	}
 	var data corev1.ConfigMap
-	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "bpfman", Name: "bpfman-config"}, &data); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, admin.Get(t.Context(), client.ObjectKey{Namespace: "bpfman", Name: "bpfman-config"}, &data))
 	config, unknown, err := deploy.ParseConfig(data.Data)
 	if err != nil || len(unknown) > 0 || config.CSI.ClusterAccess != deploy.ClusterAccessRBAC {
 		t.Errorf("cluster access %q, unknown keys %q, %v", config.CSI.ClusterAccess, unknown, err)
 	}
 
 	var policies v1alpha1.BytecodePolicyList
-	if err := admin.List(t.Context(), &policies); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, admin.List(t.Context(), &policies))
 	for _, policy := range policies.Items {
 		if policy.Spec.Mode != v1alpha1.PolicyEnforce || policy.Spec.OnViolation != v1alpha1.OnViolationKeep {
 			t.Errorf("policy %s has mode %s, onViolation %s", policy.Name, policy.Spec.Mode, policy.Spec.OnViolation)
@@ -65,11 +59,8 @@ func TestHardened(t *testing.T) {
 // TestPoliciesOfThePage checks that the API server accepts the BytecodePolicies in
 // docs/signed-bytecode.md.
 func TestPoliciesOfThePage(t *testing.T) {
-	admin := newClient(t, envtest.Config(t))
-	page, err := os.ReadFile("../../../docs/signed-bytecode.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := envtest.Client(t, envtest.Config(t))
+	page := must.Read(t, "../../../docs/signed-bytecode.md")
 	policies := 0
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(page, -1) {
 		if !bytes.Contains(block[1], []byte("kind: BytecodePolicy\n")) {

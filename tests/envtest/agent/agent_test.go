@@ -25,6 +25,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -317,9 +318,7 @@ func TestMalformedGlobalDataHoldsUpNobody(t *testing.T) {
 	}
 	o := &unstructured.Unstructured{Object: content}
 	o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("TracepointProgram"))
-	if err := unstructured.SetNestedSlice(content, []any{int64(300), "x"}, "spec", "globaldata", "LIMIT"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedSlice(content, []any{int64(300), "x"}, "spec", "globaldata", "LIMIT"))
 	n.create(o)
 	n.create(n.tracepoint("well", "g", "b/y"))
 	n.says("malformed", v1alpha1.BpfProgCondBytecodeSelectorError, "globaldata LIMIT is neither base64 nor a list of bytes")

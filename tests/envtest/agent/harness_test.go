@@ -26,10 +26,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -45,6 +43,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
@@ -123,16 +122,6 @@ type node struct {
 	watched map[string]bool
 }
 
-var scheme = runtime.NewScheme()
-
-func init() {
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, v1alpha1.Install} {
-		if err := add(scheme); err != nil {
-			panic(err)
-		}
-	}
-}
-
 // start creates a node with a running agent. The test's name determines the node's name.
 func start(t *testing.T) *node {
 	t.Helper()
@@ -143,12 +132,7 @@ func start(t *testing.T) *node {
 
 func startNamed(t *testing.T, name string, labels map[string]string) *node {
 	t.Helper()
-	config := envtest.Config(t)
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{t: t, name: name, client: c, daemon: daemontest.New(t.TempDir()), store: t.TempDir(), changes: t.TempDir(), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
+	n := &node{t: t, name: name, client: envtest.Client(t, envtest.Config(t)), daemon: daemontest.New(t.TempDir()), store: t.TempDir(), changes: t.TempDir(), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
 	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	n.startAgent()
 	t.Cleanup(func() { n.stop() })
@@ -180,9 +164,7 @@ func (n *node) startAgent() {
 	var changes *confirm.Changes
 	if n.confirm > 0 {
 		changes = &confirm.Changes{Limit: n.confirm, Ask: n.ask}
-		if err := changes.Open(n.changes, n.proc); err != nil {
-			n.t.Fatal(err)
-		}
+		must.Succeed(n.t, changes.Open(n.changes, n.proc))
 	}
 	agent := controller.New(controller.Options{
 		Cluster: server, Inventory: daemon.NewInventory(n.daemon, n.daemon.Root), NodeName: n.name, Drift: cmp.Or(n.drift, time.Minute),
@@ -321,17 +303,13 @@ func (n *node) writesOf() []string {
 
 func (n *node) create(o client.Object) {
 	n.t.Helper()
-	if err := n.client.Create(context.Background(), o); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.client.Create(context.Background(), o))
 	n.t.Cleanup(func() { _ = n.client.Delete(context.Background(), o) })
 }
 
 func (n *node) delete(o client.Object) {
 	n.t.Helper()
-	if err := n.client.Delete(context.Background(), o); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.client.Delete(context.Background(), o))
 }
 
 // change edits an object of a user.

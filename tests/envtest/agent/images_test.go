@@ -28,6 +28,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/bytecodetest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -256,9 +257,7 @@ func TestRebootWithoutRegistry(t *testing.T) {
 	}
 
 	n.crash()
-	if err := os.RemoveAll(filepath.Join(n.store, "images")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(filepath.Join(n.store, "images")))
 	n.reboot()
 	n.says("reboot", v1alpha1.BpfProgCondBytecodeSelectorError, "image "+url+": ")
 	r.Start()
@@ -343,9 +342,7 @@ func TestImagesOfAnEarlierAgent(t *testing.T) {
 	programs := n.daemon.Programs()
 
 	n.crash()
-	if err := errors.Join(os.RemoveAll(n.store), os.Mkdir(n.store, 0o750)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.RemoveAll(n.store), os.Mkdir(n.store, 0o750)))
 	r.Push("earlier:v1", another)
 	r.Push("earlier:unknown", another)
 	n.startAgent()

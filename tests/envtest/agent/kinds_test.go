@@ -14,27 +14,13 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
-
-// definitions returns a client for CustomResourceDefinitions.
-func definitions(t *testing.T) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(envtest.Config(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 func (n *node) refuse(resource string) {
 	n.mu.Lock()
@@ -135,16 +121,12 @@ func TestAgentIsNotReadyWithoutItsNode(t *testing.T) {
 func TestADefinitionThatIsMissingHoldsUpNoOther(t *testing.T) {
 	n := start(t)
 	n.crash()
-	c := definitions(t)
+	c := envtest.Client(t, envtest.Config(t))
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "fexitprograms.bpfman.io"}}
-	if err := c.Get(context.Background(), client.ObjectKeyFromObject(definition), definition); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(context.Background(), client.ObjectKeyFromObject(definition), definition))
 	again := definition.DeepCopy()
 	again.ResourceVersion, again.UID, again.Status = "", "", apiextensionsv1.CustomResourceDefinitionStatus{}
-	if err := c.Delete(context.Background(), definition); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(context.Background(), definition))
 	install := func() error {
 		err := c.Create(context.Background(), again.DeepCopy())
 		return client.IgnoreAlreadyExists(err)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // pod creates a pod on this node, whose containers run.
@@ -60,9 +61,7 @@ func (n *node) run(pod *corev1.Pod, name, id string) {
 	}
 	pod.Status.ContainerStatuses = slices.DeleteFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
 	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, ContainerID: "test://" + id, State: state})
-	if err := n.client.Status().Update(context.Background(), pod); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.client.Status().Update(context.Background(), pod))
 }
 
 // running returns the containers of pods like the real runtime: by the pods' UIDs, with the pods'

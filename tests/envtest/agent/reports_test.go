@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // reportOf waits for the only report about a user object.
@@ -39,14 +40,10 @@ func (n *node) falsify(owner string) {
 	n.t.Helper()
 	report := n.reportOf(owner)
 	report.GetSpec().Maps = map[string]string{"counter": "/elsewhere"}
-	if err := n.client.Update(context.Background(), report); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.client.Update(context.Background(), report))
 	v1alpha1.SetConditions(&report.GetStatus().Conditions, v1alpha1.BpfProgCondNotLoaded.Condition("a lie"))
 	report.GetStatus().Links = nil
-	if err := n.client.Status().Update(context.Background(), report); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.client.Status().Update(context.Background(), report))
 }
 
 // What others change or delete is repaired when the operator requests it. A wrong report
@@ -107,17 +104,13 @@ func TestAReportWhoseDeletionIsHeldUp(t *testing.T) {
 	n.holds("TracepointProgram/held-up f a/x")
 	report := n.reportOf("held-up")
 	report.SetFinalizers([]string{"example.com/held"})
-	if err := n.client.Update(context.Background(), report); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.client.Update(context.Background(), report))
 	n.delete(report)
 	n.relist(n.name)
 	n.change(o, func() { o.Spec.Names = []string{"a/x", "b/y"} })
 	n.holds("TracepointProgram/held-up f a/x b/y")
 	release := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-	if err := n.client.Patch(context.Background(), n.reportOf("held-up"), release); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.client.Patch(context.Background(), n.reportOf("held-up"), release))
 	n.eventually("another report", func() error {
 		if now := n.reportOf("held-up"); now.GetUID() == report.GetUID() {
 			return errors.New("it is the same")

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // A failing program is loaded as often as the backoff allows, although the watch delivers each write before its
@@ -91,9 +92,7 @@ func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
 				t.Errorf("it is written by %q, want its creation and its status", writes)
 			}
 			var events eventsv1.EventList
-			if err := n.client.List(context.Background(), &events); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, n.client.List(context.Background(), &events))
 			told := 0
 			for _, e := range events.Items {
 				if e.Regarding.UID == o.UID {

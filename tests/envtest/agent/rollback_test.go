@@ -19,6 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // ask is a request to the API server over a new connection.
@@ -46,9 +47,7 @@ func (n *node) confirming() {
 func (n *node) boot(id string) {
 	n.t.Helper()
 	dir := filepath.Join(n.proc, "sys/kernel/random")
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "boot_id"), []byte(id), 0o600)); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "boot_id"), []byte(id), 0o600)))
 }
 
 // runs waits until the daemon holds nothing but these programs: function and interface.

@@ -26,44 +26,21 @@ import (
 	"github.com/bpfman/bpfman-operator/operator"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
-
-// members contains the required fields of each type of program, except for containers.
-var members = map[string]string{
-	"Fentry":     `"bpffunctionname":"f","func_name":"do_unlinkat"`,
-	"Fexit":      `"bpffunctionname":"f","func_name":"do_unlinkat"`,
-	"Kprobe":     `"bpffunctionname":"f","func_name":"do_unlinkat"`,
-	"Kretprobe":  `"bpffunctionname":"f","func_name":"do_unlinkat"`,
-	"TC":         `"bpffunctionname":"f","interfaceselector":{"interfaces":["eth0"]},"priority":0,"direction":"ingress"`,
-	"TCX":        `"bpffunctionname":"f","interfaceselector":{"interfaces":["eth0"]},"priority":0,"direction":"ingress"`,
-	"Tracepoint": `"bpffunctionname":"f","names":["a/x"]`,
-	"Uprobe":     `"bpffunctionname":"f","target":"libc"`,
-	"Uretprobe":  `"bpffunctionname":"f","target":"libc"`,
-	"XDP":        `"bpffunctionname":"f","interfaceselector":{"interfaces":["eth0"]},"priority":0`,
-}
 
 // valid returns the spec of an object of a kind, for this node. An application has one
 // member with the type. Other kinds ignore the type.
 func (n *node) valid(kind v1alpha1.Kind[v1alpha1.UserObject], memberType string) map[string]any {
 	n.t.Helper()
-	containers := ""
-	if kind.Namespaced {
-		containers = `,"containers":{"pods":{}}`
-	}
-	own := ""
+	var types []string
 	if strings.HasSuffix(kind.Name, "Application") {
-		own = `"programs":[{"type":"` + memberType + `","` + strings.ToLower(memberType) + `":{` + members[memberType] + containers + `}}]`
-	}
-	for name, fields := range members {
-		if short := strings.TrimSuffix(strings.TrimSuffix(kind.Name, "Program"), "Ns"); strings.EqualFold(short, name) {
-			own = fields + containers
-		}
+		types = []string{memberType}
 	}
 	var spec map[string]any
-	text := `{"nodeselector":{"matchLabels":{"test":"` + n.name + `"}},"bytecode":{"path":"/object.o"},` + own + `}`
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
-		n.t.Fatalf("%s: %v", text, err)
-	}
+	must.Succeed(n.t, json.Unmarshal([]byte(envtest.Spec(kind.Name, types...)), &spec))
+	spec["nodeselector"] = map[string]any{"matchLabels": map[string]any{"test": n.name}}
+	spec["bytecode"] = map[string]any{"path": "/object.o"}
 	return spec
 }
 
@@ -131,12 +108,8 @@ func (n *node) odd(kind v1alpha1.Kind[v1alpha1.UserObject], schema apiextensions
 	out := map[string]*unstructured.Unstructured{}
 	for i, f := range fields(schema, nil) {
 		path, memberType := f.path, "XDP"
-		if len(path) > 2 && path[0] == "programs" {
-			for t := range members {
-				if strings.EqualFold(t, path[2]) {
-					memberType = t
-				}
-			}
+		if len(path) > 2 && path[0] == "programs" && envtest.Program(path[2]) != "" {
+			memberType = path[2]
 		}
 		spoiled, _ := spoil(n.valid(kind, memberType), path, f.wrong).(map[string]any)
 		name := fmt.Sprintf("odd-%s-%d", strings.ToLower(kind.Name), i)
@@ -222,7 +195,7 @@ func (n *node) loaded(objects ...*unstructured.Unstructured) {
 // schemas replaces the schemas of all specs, and returns the previous ones.
 func (n *node) schemas(by func(kind string) apiextensionsv1.JSONSchemaProps) map[string]apiextensionsv1.JSONSchemaProps {
 	n.t.Helper()
-	c, before := definitions(n.t), map[string]apiextensionsv1.JSONSchemaProps{}
+	c, before := envtest.Client(n.t, envtest.Config(n.t)), map[string]apiextensionsv1.JSONSchemaProps{}
 	for _, kind := range v1alpha1.UserKinds {
 		n.eventually("the definition of "+kind.Name, func() error {
 			var d apiextensionsv1.CustomResourceDefinition
@@ -277,9 +250,7 @@ func TestStoredObjectsStopNothingButThemselves(t *testing.T) {
 	n.loaded(good...)
 	// An object that is loaded and then becomes invalid stays loaded.
 	spoilt := good[len(good)-1]
-	if err := n.client.Patch(context.Background(), spoilt.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"priority":"text"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.client.Patch(context.Background(), spoilt.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"priority":"text"}}`))))
 
 	restore()
 	n.crash()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // With a daemon of v0.5, the agent reports the problem on its objects, and then exits with this
@@ -54,12 +55,8 @@ func TestProgramsOfV05GoOnceReplaced(t *testing.T) {
 	left := filepath.Join(n.bpffs(), "v05")
 	for _, pin := range []string{"prog_31", "prog_31_link", "maps/31/counts"} {
 		pin = filepath.Join(left, pin)
-		if err := os.MkdirAll(filepath.Dir(pin), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(pin, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(pin), 0o750))
+		must.Succeed(t, os.WriteFile(pin, nil, 0o600))
 	}
 	var broken atomic.Bool
 	broken.Store(true)

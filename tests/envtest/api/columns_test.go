@@ -17,6 +17,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // What kubectl shows of each kind, in order: the columns, after a bar those of
@@ -101,9 +102,7 @@ func shownByKubectl(t *testing.T, k kind, name string) (headings, cells string) 
 		t.Fatal(err)
 	}
 	var table metav1.Table
-	if err := json.Unmarshal(text, &table); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &table))
 	if len(table.Rows) != 1 {
 		t.Fatalf("%d rows", len(table.Rows))
 	}

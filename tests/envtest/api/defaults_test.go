@@ -9,6 +9,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // discover returns a patch that enables the discovery of interfaces.
@@ -55,7 +58,7 @@ func TestDefaults(t *testing.T) {
 		{"UprobeProgram", ``, []string{"func_name"}, ``},
 		{"BpfApplication", program("Kretprobe", member("kretprobe", "")), []string{"programs"}, `[{"kretprobe":{"bpffunctionname":"f","func_name":"do_unlinkat","offset":0,"retprobe":false},"type":"Kretprobe"}]`},
 		{"BpfApplication", program("TCX", member("tcx", "")), []string{"programs"}, `[{"tcx":{"bpffunctionname":"f","direction":"egress","interfaceselector":{"interfaces":["eth0"]},"priority":0},"type":"TCX"}]`},
-		{"BpfNsApplication", program("XDP", member("xdp", ","+nsContainers)), []string{"programs"}, `[{"type":"XDP","xdp":{"bpffunctionname":"f","containers":{"pods":{}},"interfaceselector":{"interfaces":["eth0"]},"priority":0,"proceedon":["pass","dispatcher_return"]}}]`},
+		{"BpfNsApplication", program("XDP", member("xdp", ","+envtest.Containers)), []string{"programs"}, `[{"type":"XDP","xdp":{"bpffunctionname":"f","containers":{"pods":{}},"interfaceselector":{"interfaces":["eth0"]},"priority":0,"proceedon":["pass","dispatcher_return"]}}]`},
 		{"XdpProgram", `{"nonsense":1}`, []string{"nonsense"}, ``},
 		{"BpfProgram", `{"node":"n"}`, []string{"node"}, ``},
 		{"XdpProgram", `{"globaldata":{"v":"AQ=="}}`, []string{"globaldata", "v"}, `"AQ=="`},
@@ -188,9 +191,7 @@ func checkKept(t *testing.T, status string, got *unstructured.Unstructured) {
 func TestUpstreamGoClientsWrites(t *testing.T) {
 	k := kinds()["UprobeProgram"]
 	o := object(t, k, "upstream", `{"func_name":"","offset":0,"pid":0,"retprobe":false,"mapownerselector":{}}`)
-	if err := unstructured.SetNestedField(o.Object, nil, "spec", "containers"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedField(o.Object, nil, "spec", "containers"))
 	got, err := client(t, k).Create(deadline(t), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		t.Fatal(err)

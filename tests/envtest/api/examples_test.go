@@ -4,7 +4,6 @@
 package api
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // examples finds the examples in a description, which `kubectl explain` shows.
@@ -108,24 +108,6 @@ func set(t *testing.T, content map[string]any, path []string, value any, alone i
 	}
 }
 
-// withMembers gives an application a member of each type.
-func withMembers(t *testing.T, application *unstructured.Unstructured, types []apiextensionsv1.JSON) map[string]any {
-	t.Helper()
-	var programs []any
-	for _, name := range types {
-		kind := strings.Trim(string(name.Raw), `"`)
-		fields := members[strings.ToLower(kind)]
-		if application.GetKind() == "BpfNsApplication" {
-			fields += "," + nsContainers
-		}
-		programs = append(programs, decode(t, fmt.Sprintf(`{"type":%s,%q:{%s}}`, name.Raw, strings.ToLower(kind), fields)))
-	}
-	if err := unstructured.SetNestedSlice(application.Object, programs, "spec", "programs"); err != nil {
-		t.Fatal(err)
-	}
-	return application.Object
-}
-
 // TestExamples_AreAccepted sets each field to each example in its description, in a sample and in the smallest object,
 // with the field's siblings, and without those at one level. The API server has to accept one of these objects.
 func TestExamples_AreAccepted(t *testing.T) {
@@ -140,9 +122,7 @@ func TestExamples_AreAccepted(t *testing.T) {
 	all, count := kinds(), 0
 	for _, file := range definitions {
 		var definition apiextensionsv1.CustomResourceDefinition
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(file.Object, &definition); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(file.Object, &definition))
 		k, ok := all[definition.Spec.Names.Kind]
 		if !ok {
 			k = kind{definition.Spec.Names.Kind, schema.GroupVersionResource{Group: definition.Spec.Group, Version: definition.Spec.Versions[0].Name, Resource: definition.Spec.Names.Plural}, definition.Spec.Scope == apiextensionsv1.NamespaceScoped}
@@ -152,17 +132,18 @@ func TestExamples_AreAccepted(t *testing.T) {
 			count++
 			t.Run(k.name+"."+strings.Join(e.path, ".")+"="+e.text, func(t *testing.T) {
 				var value any
-				if err := yaml.Unmarshal([]byte(e.text), &value); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, yaml.Unmarshal([]byte(e.text), &value))
 				var bases []map[string]any
-				if minimal[k.name] != "" {
+				if ok {
 					smallest := object(t, k, "example", "")
 					if programs, ok := spec.Properties["programs"]; ok {
-						bases = append(bases, withMembers(t, smallest, programs.Items.Schema.Properties["type"].Enum))
-					} else {
-						bases = append(bases, smallest.Object)
+						var types []string
+						for _, name := range programs.Items.Schema.Properties["type"].Enum {
+							types = append(types, strings.Trim(string(name.Raw), `"`))
+						}
+						smallest.Object["spec"] = decode(t, envtest.Spec(k.name, types...))
 					}
+					bases = append(bases, smallest.Object)
 				}
 				for _, sample := range samples {
 					if sample.GetKind() == k.name {

@@ -41,52 +41,14 @@ func kinds() map[string]kind {
 	return all
 }
 
-// minimal contains the spec of the smallest valid object of each kind.
-var minimal = map[string]string{
-	"BpfApplication":    `{` + common + `}`,
-	"BpfNsApplication":  `{` + common + `}`,
-	"BpfProgram":        `{}`,
-	"BpfNsProgram":      `{}`,
-	"FentryProgram":     `{` + common + `,` + members["fentry"] + `}`,
-	"FexitProgram":      `{` + common + `,` + members["fexit"] + `}`,
-	"KprobeProgram":     `{` + common + `,` + members["kprobe"] + `}`,
-	"TcProgram":         `{` + common + `,` + members["tc"] + `}`,
-	"TcNsProgram":       `{` + common + `,` + members["tc"] + `,` + nsContainers + `}`,
-	"TcxProgram":        `{` + common + `,` + members["tcx"] + `}`,
-	"TcxNsProgram":      `{` + common + `,` + members["tcx"] + `,` + nsContainers + `}`,
-	"TracepointProgram": `{` + common + `,` + members["tracepoint"] + `}`,
-	"UprobeProgram":     `{` + common + `,` + members["uprobe"] + `}`,
-	"UprobeNsProgram":   `{` + common + `,` + members["uprobe"] + `,` + nsContainers + `}`,
-	"XdpProgram":        `{` + common + `,` + members["xdp"] + `}`,
-	"XdpNsProgram":      `{` + common + `,` + members["xdp"] + `,` + nsContainers + `}`,
-}
-
-const (
-	common       = `"nodeselector":{},"bytecode":{"image":{"url":"quay.io/bpfman-bytecode/x:latest"}}`
-	nsContainers = `"containers":{"pods":{}}`
-	function     = `"bpffunctionname":"f"`
-	interfaces   = `"interfaceselector":{"interfaces":["eth0"]}`
-)
-
-// members contains the required fields of each member of an application.
-var members = map[string]string{
-	"xdp":        function + `,` + interfaces + `,"priority":0`,
-	"tc":         function + `,` + interfaces + `,"priority":0,"direction":"ingress"`,
-	"tcx":        function + `,` + interfaces + `,"priority":0,"direction":"egress"`,
-	"fentry":     function + `,"func_name":"do_unlinkat"`,
-	"fexit":      function + `,"func_name":"do_unlinkat"`,
-	"kprobe":     function + `,"func_name":"do_unlinkat"`,
-	"kretprobe":  function + `,"func_name":"do_unlinkat"`,
-	"uprobe":     function + `,"target":"libc"`,
-	"uretprobe":  function + `,"target":"libc"`,
-	"tracepoint": function + `,"names":["syscalls/sys_enter_kill"]`,
-}
-
 // object returns the smallest valid object of the kind, with a JSON merge patch applied
 // to its spec. "" changes nothing.
 func object(t *testing.T, k kind, name, specPatch string) *unstructured.Unstructured {
 	t.Helper()
-	spec := []byte(minimal[k.name])
+	spec := []byte(`{}`) // of a report
+	if k.name != "BpfProgram" && k.name != "BpfNsProgram" {
+		spec = []byte(envtest.Spec(k.name))
+	}
 	if specPatch != "" {
 		var err error
 		if spec, err = jsonpatch.MergePatch(spec, []byte(specPatch)); err != nil {

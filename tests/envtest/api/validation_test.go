@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
 // validation is a change of a valid spec, as a JSON merge patch, and the expected error
@@ -136,7 +138,7 @@ var (
 		{`{"programs":null}`, ``},
 		{`{"programs":[]}`, `spec.programs: Invalid value`},
 		{`{"programs":[{}]}`, ``},
-		{`{"programs":[{"xdp":{` + members["xdp"] + `,` + nsContainers + `}}]}`, `xdp configuration is required when type is XDP, and forbidden otherwise`},
+		{`{"programs":[{"xdp":{` + envtest.Program("XDP") + `,` + envtest.Containers + `}}]}`, `xdp configuration is required when type is XDP, and forbidden otherwise`},
 		{`{"programs":[{"type":"xdp"}]}`, `spec.programs[0].type: Unsupported value`},
 	}
 )
@@ -177,7 +179,7 @@ var rulesOfKind = map[string][][]validation{
 	"XdpProgram":        {commonRules, programRules, interfaceRules, containerRules, xdpRules},
 	"XdpNsProgram":      {commonRules, programRules, interfaceRules, nsContainerRules, xdpRules},
 	"BpfApplication":    {commonRules, applicationRules, memberRules(clusterMembers, ""), clusterOnlyMemberRules},
-	"BpfNsApplication":  {commonRules, applicationRules, memberRules(namespacedMembers, ","+nsContainers), namespacedOnlyMemberRules},
+	"BpfNsApplication":  {commonRules, applicationRules, memberRules(namespacedMembers, ","+envtest.Containers), namespacedOnlyMemberRules},
 	"BpfProgram":        bpfProgramRules,
 	"BpfNsProgram":      bpfProgramRules,
 }
@@ -198,7 +200,7 @@ func program(memberType string, fields ...string) string {
 	return `{"programs":[{` + strings.Join(append([]string{`"type":"` + memberType + `"`}, fields...), ",") + `}]}`
 }
 
-func member(name, more string) string { return `"` + name + `":{` + members[name] + more + `}` }
+func member(name, more string) string { return `"` + name + `":{` + envtest.Program(name) + more + `}` }
 
 // memberRules are the rules of the union: each type with its own member, without it, and
 // with each of the others. more contains additional fields for all members.

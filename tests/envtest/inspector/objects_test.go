@@ -7,21 +7,19 @@ package inspector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/objects"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 func TestMain(m *testing.M) { envtest.Main(m) }
@@ -31,31 +29,18 @@ var long = strings.Repeat("a", 63) + strings.Repeat("."+strings.Repeat("b", 62),
 
 func TestObjects(t *testing.T) {
 	config := envtest.Config(t)
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	admin, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := envtest.Client(t, config)
 	// The test also acts as the agent, which others are forbidden to do.
-	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, envtest.Apply(t.Context(), admin, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"))
 	cluster, err := objects.New(envtest.As(config, "bpfman", "bpfman-daemon"), long)
 	if err != nil {
 		t.Fatal(err)
 	}
 	create := func(object client.Object, status func()) {
 		t.Helper()
-		if err := admin.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, admin.Create(t.Context(), object))
 		status()
-		if err := admin.Status().Update(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, admin.Status().Update(t.Context(), object))
 	}
 	links := []v1alpha1.BpfProgramLink{{AttachPoint: "eth0", State: v1alpha1.LinkNotAttached}}
 	reported := func(name, node, kind, owner string) metav1.ObjectMeta {
@@ -73,22 +58,21 @@ func TestObjects(t *testing.T) {
 	create(namespaced, func() { namespaced.Status.Links = links })
 
 	t.Run("reports of this node", func(t *testing.T) {
-		var owners []string
 		// They come from the API server's cache, which can be behind the storage.
-		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		envtest.Eventually(t, "both", func(ctx context.Context) error {
 			reports, err := cluster.Reports(ctx)
-			owners = nil
+			var owners []string
 			for _, r := range reports {
 				for _, l := range r.Links {
 					owners = append(owners, r.Owner.String()+" "+string(r.UID)+" "+r.Type+" "+l.AttachPoint)
 				}
 			}
 			slices.Sort(owners)
-			return slices.Equal(owners, []string{"XdpNsProgram default/" + long + " uid-of-it xdp eth0", "XdpProgram drop uid-of-it xdp eth0"}), err
+			if !slices.Equal(owners, []string{"XdpNsProgram default/" + long + " uid-of-it xdp eth0", "XdpProgram drop uid-of-it xdp eth0"}) {
+				return errors.Join(fmt.Errorf("the owners are %q", owners), err)
+			}
+			return err
 		})
-		if err != nil {
-			t.Errorf("got %q, %v", owners, err)
-		}
 	})
 
 	t.Run("what was told", func(t *testing.T) {
@@ -114,9 +98,7 @@ func TestObjects(t *testing.T) {
 			}
 		}
 		var events eventsv1.EventList
-		if err := admin.List(t.Context(), &events, client.InNamespace(metav1.NamespaceDefault)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, admin.List(t.Context(), &events, client.InNamespace(metav1.NamespaceDefault)))
 		about := map[string]int{}
 		for _, e := range events.Items {
 			if e.Reason == v1alpha1.BpfNodeForeignXDP && e.Type == "Warning" && e.ReportingController == "bpfman-inspector" && strings.HasPrefix(e.Note, "On node "+long+": words") {

@@ -41,6 +41,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
@@ -114,9 +115,7 @@ func manifests(t *testing.T, overlay string) []byte {
 func (c *cluster) definitions(t *testing.T) map[string]bool {
 	t.Helper()
 	var list apiextensionsv1.CustomResourceDefinitionList
-	if err := c.List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.List(t.Context(), &list))
 	found := map[string]bool{}
 	for _, definition := range list.Items {
 		if definition.Spec.Group == "bpfman.io" {
@@ -212,9 +211,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	c := connect(t)
 	for _, resource := range []string{v1alpha1.NodeKind.Resource(), v1alpha1.PolicyKind.Resource(), v1alpha1.RolloutPolicyKind.Resource()} {
 		name := resource + ".bpfman.io"
-		if err := c.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 		envtest.Eventually(t, "the definition "+name+", which v0.5 doesn't have, is gone", func(context.Context) error {
 			if _, there := c.definitions(t)[name]; there { //nolint:contextcheck // it has the test's context
 				return errors.New("it is there")
@@ -227,9 +224,7 @@ func TestInstallAndUninstall(t *testing.T) {
 			t.Fatalf("%s is marked before it is installed", name)
 		}
 	}
-	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	if said, err := c.run(t, nil, "uninstall.sh", "--definitions"); err == nil || !strings.Contains(said, "nothing is deleted") || len(c.definitions(t)) != 16 {
 		t.Fatalf("definitions without the mark: %v, %s", err, said)
 	}
@@ -241,15 +236,11 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 	delete(theirs, "status")
 	deployment := &unstructured.Unstructured{Object: theirs}
-	if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(deployment), client.FieldOwner("argocd-controller")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(deployment), client.FieldOwner("argocd-controller")))
 	configMap := upstream.ConfigMap(namespace)
 	configMap.Finalizers = nil
 	configMap.Data["bpfman.agent.log.level"] = "debug"
-	if err := c.Create(t.Context(), configMap); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), configMap))
 
 	whole := manifests(t, "config/default")
 	before := c.everything(t)
@@ -279,9 +270,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	if said, err := c.run(t, whole, "install.sh", "--no-wait", "-"); err != nil || strings.Contains(said, "duplicate port") {
 		t.Fatalf("install.sh: %v\n%s", err, said)
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment))
 	if containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers"); len(containers) != 1 {
 		t.Errorf("the Deployment has %d containers, upstream's too: %v", len(containers), containers)
 	}
@@ -308,15 +297,11 @@ func (c *cluster) failsToRun(t *testing.T, whole []byte) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "stuck"},
 		Spec:       corev1.PodSpec{ServiceAccountName: "bpfman-operator", Containers: []corev1.Container{{Name: "stuck", Image: "stuck"}}},
 	}
-	if err := c.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), pod))
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "stuck", Image: "stuck", State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"},
 	}}}
-	if err := c.Status().Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), pod))
 	t.Setenv("TIMEOUT", "1s")
 	said, err := c.run(t, whole, "install.sh", "-")
 	for _, expected := range []string{"bpfman doesn't run within 1s", "stuck: stuck ImagePullBackOff no such image"} {
@@ -337,9 +322,7 @@ func TestOldVersions(t *testing.T) {
 	} {
 		kubectl := filepath.Join(t.TempDir(), "kubectl")
 		script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = version ] && minor=%s || minor=%s\nprintf '{\\n \"major\": \"1\",\\n \"minor\": \"%%s\"\\n}\\n' $minor\n", minors[0], minors[1])
-		if err := os.WriteFile(kubectl, []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(kubectl, []byte(script), 0o700))
 		command := exec.CommandContext(t.Context(), filepath.Join(root, "hack/install/install.sh"), "-")
 		command.Env = append(os.Environ(), "KUBECTL="+kubectl)
 		command.Stdin = strings.NewReader("kind: Namespace\n")
@@ -356,18 +339,14 @@ func TestForeignDefinitions(t *testing.T) {
 	ours := c.definitions(t)
 	for name := range ours {
 		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := c.Delete(t.Context(), definition); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Delete(t.Context(), definition))
 	}
 	c.awaitGone(t)
 	for _, definition := range upstream.V06Definitions() {
 		c.create(t, definition)
 	}
 	users := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "users"}}
-	if err := c.Create(t.Context(), users); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), users))
 	objects := upstream.V06Objects(users.Name)
 	for _, object := range objects {
 		c.create(t, object)
@@ -436,9 +415,7 @@ func TestForeignDefinitions(t *testing.T) {
 		}
 	}
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deploy.ConfigMapName}}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(configMap), configMap); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKeyFromObject(configMap), configMap))
 
 	t.Run("the operator writes nothing", func(t *testing.T) {
 		before := c.everything(t)
@@ -502,14 +479,9 @@ func TestForeignDefinitions(t *testing.T) {
 				continue // its agent has ended, so that its finalizer stays
 			}
 			object.SetFinalizers(nil)
-			if err := c.Update(t.Context(), object); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Update(t.Context(), object))
 		}
-		page, err := os.ReadFile(filepath.Join(root, "docs/from-v0.6.md"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Read(t, filepath.Join(root, "docs/from-v0.6.md"))
 		const first, last = "kubectl get clusterbpfapplicationstates,", " configs.bpfman.io\n"
 		_, commands, found := strings.Cut(string(page), first)
 		commands, _, ended := strings.Cut(commands, last)

@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const (
@@ -62,13 +63,8 @@ func TestConstraints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := envtest.Apply(t.Context(), c, "config/openshift", "Deployment", "ServiceMonitor", "PodMonitor", "PrometheusRule"); err != nil {
-		t.Fatal(err)
-	}
+	c := envtest.Client(t, config)
+	must.Succeed(t, envtest.Apply(t.Context(), c, "config/openshift", "Deployment", "ServiceMonitor", "PodMonitor", "PrometheusRule"))
 	mgr, err := operator.New(envtest.As(config, namespace, "bpfman-operator"), operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0"})
 	if err != nil {
 		t.Fatal(err)
@@ -94,9 +90,7 @@ func TestConstraints(t *testing.T) {
 
 	edited := made.DeepCopy()
 	edited.Object["allowPrivilegedContainer"] = true
-	if err := c.Update(t.Context(), edited); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Update(t.Context(), edited))
 	constraints(t, c, "an edit is repaired", func(o *unstructured.Unstructured) error {
 		if o.Object["allowPrivilegedContainer"] != false {
 			return errors.New("privileged containers are allowed")
@@ -105,9 +99,7 @@ func TestConstraints(t *testing.T) {
 	})
 
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deploy.ConfigMapName}}
-	if err := c.Delete(t.Context(), configMap); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), configMap))
 	envtest.Eventually(t, "without the ConfigMap the constraints go", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(made), made); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("they are there: %w", err)

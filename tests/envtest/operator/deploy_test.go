@@ -22,6 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 var (
@@ -39,9 +40,7 @@ func getDaemonSet(t *testing.T, c client.Client) *appsv1.DaemonSet {
 func getConfigMap(t *testing.T, c client.Client) *corev1.ConfigMap {
 	t.Helper()
 	configMap := &corev1.ConfigMap{}
-	if err := c.Get(t.Context(), configMapKey, configMap); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), configMapKey, configMap))
 	return configMap
 }
 
@@ -51,9 +50,7 @@ func set(t *testing.T, c client.Client, data map[string]string) *corev1.ConfigMa
 	before := getConfigMap(t, c)
 	edited := before.DeepCopy()
 	maps.Copy(edited.Data, data)
-	if err := c.Update(t.Context(), edited); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Update(t.Context(), edited))
 	t.Cleanup(func() {
 		restored := edited.DeepCopy()
 		restored.Data, restored.ResourceVersion, restored.UID = before.Data, "", ""
@@ -99,9 +96,7 @@ func TestNodeComponentsAreDeployed(t *testing.T) {
 		return c.Get(ctx, types.NamespacedName{Name: deploy.CSIDriverName}, driver)
 	})
 	ns := &corev1.Namespace{}
-	if err := c.Get(t.Context(), types.NamespacedName{Name: namespace}, ns); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), types.NamespacedName{Name: namespace}, ns))
 	if len(driver.OwnerReferences) != 1 || driver.OwnerReferences[0].UID != ns.UID {
 		t.Errorf("owned by %v, not by the namespace: it would outlive it", driver.OwnerReferences)
 	}
@@ -181,21 +176,15 @@ func TestBpfNodesGoWithTheInspector(t *testing.T) {
 	}
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent-" + stays.Name}}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: deploy.InspectorContainer}}
-	if err := c.Status().Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), pod))
 	set(t, c, map[string]string{deploy.KeyInspectorEnabled: "false"})
 	envtest.Eventually(t, "the inspector goes", hasImage(c, deploy.InspectorContainer, ""))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(stays), stays); err != nil {
 		t.Errorf("it is gone before its inspector: %v", err)
 	}
-	if err := c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	envtest.Eventually(t, "it goes with its inspector", gone(c, stays))
 }
 
@@ -228,14 +217,10 @@ func TestUpstreamFault09DriftIsRepaired(t *testing.T) {
 	for i := range ds.Spec.Template.Spec.Containers {
 		ds.Spec.Template.Spec.Containers[i].Image = "example.com/evil:latest"
 	}
-	if err := c.Update(t.Context(), ds, client.FieldOwner(admin)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Update(t.Context(), ds, client.FieldOwner(admin)))
 	envtest.Eventually(t, "the edited DaemonSet is repaired", hasImage(c, "bpfman-csi", want))
 
-	if err := c.Delete(t.Context(), ds); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), ds))
 	envtest.Eventually(t, "the deleted DaemonSet is back", func(ctx context.Context) error {
 		back := &appsv1.DaemonSet{}
 		if err := c.Get(ctx, daemonSetKey, back); err != nil {
@@ -248,9 +233,7 @@ func TestUpstreamFault09DriftIsRepaired(t *testing.T) {
 	})
 
 	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: deploy.CSIDriverName}}
-	if err := c.Delete(t.Context(), driver); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), driver))
 	envtest.Eventually(t, "the deleted CSIDriver is back", func(ctx context.Context) error {
 		return c.Get(ctx, client.ObjectKeyFromObject(driver), driver)
 	})
@@ -262,9 +245,7 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 	ds := getDaemonSet(t, c)
 	patch := client.MergeFrom(ds.DeepCopy())
 	ds.Annotations = map[string]string{"example.com/note": "someone's"}
-	if err := c.Patch(t.Context(), ds, patch, client.FieldOwner(admin)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Patch(t.Context(), ds, patch, client.FieldOwner(admin)))
 	set(t, c, map[string]string{deploy.KeyCSILogLevel: "debug"})
 	after := &appsv1.DaemonSet{}
 	envtest.Eventually(t, "the edit takes effect", func(ctx context.Context) error {
@@ -296,18 +277,12 @@ func TestUpstreamFault22ConfigMapGone(t *testing.T) {
 	c := cluster(t)
 	getDaemonSet(t, c)
 	configMap := getConfigMap(t, c)
-	if err := c.Delete(t.Context(), configMap); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), configMap))
 	envtest.Eventually(t, "the CSIDriver goes", gone(c, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: deploy.CSIDriverName}}))
 	// This is the garbage collector's task, which doesn't run here.
-	if err := c.Delete(t.Context(), getDaemonSet(t, c)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), getDaemonSet(t, c)))
 	configMap.ResourceVersion, configMap.UID = "", ""
-	if err := c.Create(t.Context(), configMap); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), configMap))
 	envtest.Eventually(t, "all is back with the ConfigMap", func(ctx context.Context) error {
 		ds := &appsv1.DaemonSet{}
 		if err := c.Get(ctx, daemonSetKey, ds); err != nil {
@@ -334,13 +309,9 @@ func TestUpstreamFault28ConfigMapsOfOtherNamespacesAreLeftAlone(t *testing.T) {
 	// A later change shows that there was enough time.
 	set(t, c, map[string]string{deploy.KeyAgentImage: "quay.io/bpfman/bpfman-agent:own"})
 	envtest.Eventually(t, "the own one's image is there", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:own"))
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
 	var sets appsv1.DaemonSetList
-	if err := c.List(t.Context(), &sets); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.List(t.Context(), &sets))
 	if foreign.ResourceVersion != version || len(sets.Items) != 1 {
 		t.Errorf("version %s became %s, %d DaemonSets", version, foreign.ResourceVersion, len(sets.Items))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/hints"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // hinted waits for hints.
@@ -44,13 +45,9 @@ func TestKindsAreNamed(t *testing.T) {
 		t.Errorf("it is owned by %v", configMap.OwnerReferences)
 	}
 	configMap.Data = map[string]string{"kinds": "TcProgram\nnothing", "relist": "all of them"}
-	if err := c.Update(t.Context(), configMap); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Update(t.Context(), configMap))
 	hinted(t, c, "an edit to be undone", named)
-	if err := c.Delete(t.Context(), configMap); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), configMap))
 	hinted(t, c, "it to come back", named)
 }
 
@@ -69,9 +66,7 @@ func TestNodesWithoutAReportAreNamed(t *testing.T) {
 	shows(t, c, robbed, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 	shows(t, c, honest, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 	for _, o := range []client.Object{honest, removed, stolen} {
-		if err := c.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Delete(t.Context(), o))
 	}
 	configMap := hinted(t, c, "the node to be named", func(h hints.Hints) bool { return !h.Relist["robbed"].IsZero() })
 	if at, named := hints.Parse(configMap.Data).Relist["honest"]; named {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // changeNode edits a node.
@@ -77,9 +78,7 @@ func TestUpstreamFault21NodesOfEachFate(t *testing.T) {
 
 	// Deleted, with its reports.
 	for _, name := range []string{"fate-c", "fate-bare", "fate-b"} {
-		if err := c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 	envtest.Eventually(t, "the program of the node that is gone is deleted", gone(c, left))
@@ -89,8 +88,6 @@ func TestUpstreamFault21NodesOfEachFate(t *testing.T) {
 	shows(t, c, o, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for fate-b-again")
 
 	// A deleted object disappears immediately, no matter what its nodes do.
-	if err := c.Delete(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), o))
 	envtest.Eventually(t, "the object is gone", gone(c, o))
 }

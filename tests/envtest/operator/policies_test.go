@@ -20,6 +20,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 func publicKey(t *testing.T) []byte {
@@ -71,9 +72,7 @@ func TestPolicyStatus(t *testing.T) {
 		return ready.Status == metav1.ConditionTrue && s.ObservedGeneration == p.Generation && s.Authorities[0].Digest != "" && s.Authorities[0].Error == ""
 	}).Authorities[0].Digest
 	secret.Data["cosign.pub"] = publicKey(t)
-	if err := c.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Update(t.Context(), secret))
 	status("another key", func(s v1alpha1.BytecodePolicyStatus, _ metav1.Condition) bool {
 		return s.Authorities[0].Digest != "" && s.Authorities[0].Digest != first
 	})
@@ -86,9 +85,7 @@ func TestPolicyStatus(t *testing.T) {
 		t.Helper()
 		o := report(t, c, owner, node, v1alpha1.BpfProgCondLoaded.Condition())
 		o.Status.Bytecode = &v1alpha1.BpfProgramBytecode{Policies: []v1alpha1.BpfProgramPolicy{{Name: p.Name, Verdict: verdict}}}
-		if err := c.Status().Update(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Status().Update(t.Context(), o))
 	}
 	counts := func(allowed, denied, warned int32) {
 		t.Helper()
@@ -101,8 +98,6 @@ func TestPolicyStatus(t *testing.T) {
 	counts(1, 1, 0)
 	say("policies-2", v1alpha1.VerdictWarned)
 	counts(1, 0, 1)
-	if err := c.Delete(t.Context(), programOf(owner, "policies-1")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), programOf(owner, "policies-1")))
 	counts(0, 0, 1)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/nodes"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // The ConfigMap shows the current problems of the node components: an agent that exits because of a daemon with
@@ -35,9 +36,7 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 		Name: "mount-bpffs", Image: "quay.io/bpfman/bpfman-agent:v0.5.6", ImageID: "sha256:t", Ready: true,
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}},
 	}}
-	if err := c.Status().Update(t.Context(), theirs); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), theirs))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "wrong", Namespace: namespace, Labels: map[string]string{takeover.PartOfLabel: "bpfman"}}, Spec: spec}
 	maps.Copy(pod.Labels, deploy.PodLabels())
 	create(t, c, pod)
@@ -58,9 +57,7 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 	become := func(containers ...corev1.ContainerStatus) {
 		t.Helper()
 		pod.Status.ContainerStatuses = containers
-		if err := c.Status().Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Status().Update(t.Context(), pod))
 	}
 	const cause = "list programs: the daemon in container bpfman has an incompatible API (bpfman v0.5?)"
 	agent := corev1.ContainerStatus{

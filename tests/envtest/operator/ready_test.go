@@ -27,6 +27,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 var (
@@ -86,12 +87,8 @@ func TestKstatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unstructured.SetNestedStringSlice(edited.Object, []string{"syscalls/sys_enter_openat"}, "spec", "names"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Update(t.Context(), edited); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedStringSlice(edited.Object, []string{"syscalls/sys_enter_openat"}, "spec", "names"))
+	must.Succeed(t, c.Update(t.Context(), edited))
 	if got, err := kstatus.Compute(edited); err != nil || got.Status != kstatus.InProgressStatus {
 		t.Errorf("just edited: %+v, %v", got, err)
 	}
@@ -116,9 +113,7 @@ func TestReadyWhileNodesComeAndGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ready-b"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ready-b"}}))
 	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 	addNode(t, c, "ready-c", map[string]string{"pool": "ready"})
 	report(t, c, o, "ready-c", isAttached...)
@@ -211,9 +206,7 @@ func TestHelmWaits(t *testing.T) {
 				t.Fatalf("Helm doesn't wait: %v", err)
 			default:
 			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 			report(t, c, o, "helm-a", test.reports...)
 			err := <-ended
 			if said := fmt.Sprint(err); (err == nil) != (test.want == "") || !strings.Contains(said, test.want) || strings.Contains(said, "deadline") {
@@ -270,15 +263,11 @@ func chartOf(t *testing.T, o *v1alpha1.TracepointProgram) string {
 		t.Fatal(err)
 	}
 	chart := t.TempDir()
-	if err := os.Mkdir(filepath.Join(chart, "templates"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(chart, "templates"), 0o700))
 	for name, content := range map[string][]byte{
 		"Chart.yaml": []byte("apiVersion: v2\nname: app\nversion: 1.0.0\n"), "templates/program.yaml": manifest,
 	} {
-		if err := os.WriteFile(filepath.Join(chart, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(chart, name), content, 0o600))
 	}
 	return chart
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
@@ -111,9 +112,7 @@ func TestTwoOperators(t *testing.T) {
 		noticed(t, writes, getConfigMap(t, c), "The finalizer "+upstream.Finalizer+" reappears on TracepointProgram /rival-finalizer")
 		// Its deletion isn't delayed.
 		stop()
-		if err := c.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Delete(t.Context(), o))
 		envtest.Eventually(t, "the object goes", gone(c, o))
 	})
 	t.Run("status of an object", func(t *testing.T) {
@@ -168,9 +167,7 @@ func TestAnotherOperatorLeads(t *testing.T) {
 		Live: mgr.GetAPIReader(), Lease: client.ObjectKeyFromObject(lease), Poll: 100 * time.Millisecond,
 		Announcer: &takeover.Announcer{Client: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("bpfman-operator"), ConfigMap: client.ObjectKeyFromObject(config)},
 	}
-	if err := watch.SetupWithManager(mgr); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, watch.SetupWithManager(mgr))
 	stopped := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { stopped <- mgr.Start(ctx) }()

@@ -23,6 +23,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // fleet simulates the agents of some nodes, which run what the status of one object assigns to them.
@@ -53,9 +54,7 @@ func newFleet(t *testing.T, pool string, n int) *fleet {
 		addNode(t, f.c, name, set)
 		f.ready(name, corev1.ConditionTrue)
 		node := &corev1.Node{}
-		if err := f.c.Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.c.Get(t.Context(), client.ObjectKey{Name: name}, node))
 		f.nodes = append(f.nodes, node)
 	}
 	f.object = tracepoint(pool, pool)
@@ -68,20 +67,12 @@ func newFleet(t *testing.T, pool string, n int) *fleet {
 func (f *fleet) ready(name string, status corev1.ConditionStatus) {
 	f.t.Helper()
 	node, pod := &corev1.Node{}, &corev1.Pod{}
-	if err := f.c.Get(f.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.c.Get(f.t.Context(), client.ObjectKey{Name: name}, node))
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now()}}
-	if err := f.c.Status().Update(f.t.Context(), node); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := f.c.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "agent-" + name}, pod); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.c.Status().Update(f.t.Context(), node))
+	must.Succeed(f.t, f.c.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "agent-" + name}, pod))
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Now()}}
-	if err := f.c.Status().Update(f.t.Context(), pod); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.c.Status().Update(f.t.Context(), pod))
 }
 
 // policy creates a policy that matches the object.
@@ -217,9 +208,7 @@ func (f *fleet) condition(first v1alpha1.ProgramConditionType, state v1alpha1.St
 func (f *fleet) revisions() string {
 	f.t.Helper()
 	var list appsv1.ControllerRevisionList
-	if err := f.c.List(f.t.Context(), &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelRevisionOf: string(f.object.UID)}); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.c.List(f.t.Context(), &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelRevisionOf: string(f.object.UID)}))
 	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) })
 	var all []string
 	for _, c := range list.Items {
@@ -328,15 +317,11 @@ func TestRolloutAwaitsReadyNodes(t *testing.T) {
 func (f *fleet) runsSince(name string, terminated *corev1.ContainerStateTerminated) {
 	f.t.Helper()
 	pod := &corev1.Pod{}
-	if err := f.c.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "agent-" + name}, pod); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.c.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "agent-" + name}, pod))
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
 		{Name: deploy.AgentContainer, LastTerminationState: corev1.ContainerState{Terminated: terminated}}, {Name: deploy.InspectorContainer},
 	}
-	if err := f.c.Status().Update(f.t.Context(), pod); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.c.Status().Update(f.t.Context(), pod))
 }
 
 // inspects sets what the inspector of a node says about objects.
@@ -400,13 +385,9 @@ func TestRolloutPolicies(t *testing.T) {
 	f.edit(func() { f.object.Spec.BpfFunctionName = "v2" })
 	f.is(v1alpha1.RolloutContested, "v1,v1,v1", "")
 	f.condition(v1alpha1.ProgramReconcileError, v1alpha1.Stalled, "first, second")
-	if err := f.c.Delete(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.c.Delete(t.Context(), second))
 	f.is(v1alpha1.RolloutPaused, "v2,v1,v1", "step 1 is complete")
-	if err := f.c.Delete(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.c.Delete(t.Context(), first))
 	envtest.Eventually(t, "the end of the rollout", func(ctx context.Context) error {
 		if err := f.c.Get(ctx, client.ObjectKeyFromObject(f.object), f.object); err != nil || f.object.Status.Rollout != nil {
 			return fmt.Errorf("%w, %+v", err, f.object.Status.Rollout)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // tracepoint returns a user object that selects the nodes with that value of the label pool.
@@ -36,15 +37,11 @@ func report(t *testing.T, c client.Client, owner *v1alpha1.TracepointProgram, no
 	t.Helper()
 	p := programOf(owner, node)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-		if err := c.Create(t.Context(), p, asAgent); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Create(t.Context(), p, asAgent))
 	}
 	p.Status.Node, p.Status.OwnerGeneration, p.Status.ProgramID = node, owner.Generation, programID
 	v1alpha1.SetConditions(&p.Status.Conditions, conditions...)
-	if err := c.Status().Update(t.Context(), p, asAgent); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), p, asAgent))
 	return p
 }
 
@@ -113,9 +110,7 @@ func TestStatusFollowsTheNodes(t *testing.T) {
 
 	// After an edit, the status waits for all nodes.
 	o.Spec.Names = append(o.Spec.Names, "syscalls/sys_enter_openat")
-	if err := c.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Update(t.Context(), o))
 	shows(t, c, o, "2/0/0 NotYetLoaded: Attached on 0 of 2 selected nodes, waiting for follow-a, follow-b")
 	report(t, c, o, "follow-a", v1alpha1.BpfProgCondLoaded.Condition())
 	report(t, c, o, "follow-b", v1alpha1.BpfProgCondLoaded.Condition())
@@ -133,9 +128,7 @@ func TestNodeGone(t *testing.T) {
 	left := report(t, c, o, "gone-b", v1alpha1.BpfProgCondNotLoaded.Condition("no"))
 	shows(t, c, o, "2/1/1 ReconcileError: Failed on 1 node, attached on 1 of 2 selected nodes: gone-b: no")
 
-	if err := c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gone-b"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gone-b"}}))
 	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 	envtest.Eventually(t, "the program of the node that is gone is deleted", gone(c, left))
 }
@@ -158,13 +151,9 @@ func TestNodeLabelsSelect(t *testing.T) {
 	create(t, c, o)
 	shows(t, c, o, "0/0/0 ReconcileSuccess: No node matches the node selector")
 	node := &corev1.Node{}
-	if err := c.Get(t.Context(), types.NamespacedName{Name: "label-a"}, node); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), types.NamespacedName{Name: "label-a"}, node))
 	node.Labels = map[string]string{"pool": "label"}
-	if err := c.Update(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Update(t.Context(), node))
 	shows(t, c, o, "1/0/0 NotYetLoaded: Attached on 0 of 1 selected node, waiting for label-a")
 }
 
@@ -179,9 +168,7 @@ func TestForeignStatusIsReplaced(t *testing.T) {
 	bogus := v1alpha1.ProgramDeleteError.Condition("")
 	bogus.LastTransitionTime = metav1.Now()
 	o.Status.Conditions = append([]metav1.Condition{bogus}, o.Status.Conditions...)
-	if err := c.Status().Update(t.Context(), o, client.FieldOwner(admin)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), o, client.FieldOwner(admin)))
 	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 }
 
@@ -197,16 +184,12 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 
 	p := report(t, c, o, "once-a", v1alpha1.BpfProgCondLoaded.Condition())
 	p.Status.MapUsedBy = []string{"someone"}
-	if err := c.Status().Update(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), p))
 	// A later change shows that the earlier events were processed.
 	create(t, c, later)
 	report(t, c, later, "once-a", v1alpha1.BpfProgCondLoaded.Condition())
 	shows(t, c, later, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	if o.ResourceVersion != version {
 		t.Errorf("written again: %+v", o.Status)
 	}
@@ -217,13 +200,7 @@ func TestEveryKindHasAStatus(t *testing.T) {
 	c := cluster(t)
 	for _, kind := range v1alpha1.UserKinds {
 		t.Run(kind.Name, func(t *testing.T) {
-			o := sample(t, kind.Name)
-			o.SetName(strings.ToLower(kind.Name) + "-status")
-			if kind.Namespaced {
-				o.SetNamespace("default")
-			} else {
-				o.SetNamespace("")
-			}
+			o := envtest.Object(t, kind, strings.ToLower(kind.Name)+"-status", envtest.Spec(kind.Name))
 			o.GetAppCommon().NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "no-such"}}
 			create(t, c, o)
 			envtest.Eventually(t, "status", func(ctx context.Context) error {

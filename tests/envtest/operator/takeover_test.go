@@ -5,6 +5,7 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
@@ -34,12 +36,7 @@ func TestUpstreamFinalizersOfObjects(t *testing.T) {
 	const users = "example.com/keep"
 	for _, kind := range v1alpha1.UserKinds {
 		t.Run(kind.Name, func(t *testing.T) {
-			o := sample(t, kind.Name)
-			o.SetName(strings.ToLower(kind.Name) + "-finalizer")
-			o.SetNamespace("")
-			if kind.Namespaced {
-				o.SetNamespace("default")
-			}
+			o := envtest.Object(t, kind, strings.ToLower(kind.Name)+"-finalizer", envtest.Spec(kind.Name))
 			o.SetFinalizers([]string{upstream.Finalizer, users})
 			create(t, c, o)
 			envtest.Eventually(t, "upstream's finalizer goes", func(ctx context.Context) error {
@@ -54,9 +51,7 @@ func TestUpstreamFinalizersOfObjects(t *testing.T) {
 			envtest.Eventually(t, "an Event says so", hasEvent(c, o, takeover.ReasonTakenOver, func(note string) bool {
 				return strings.Contains(note, upstream.Finalizer)
 			}))
-			if err := c.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 		})
 	}
 }
@@ -65,13 +60,9 @@ func TestUpstreamFinalizersOfObjects(t *testing.T) {
 func upstreamReport(t *testing.T, c client.Client, kind string, owner v1alpha1.UserObject, node string) v1alpha1.ProgramObject {
 	t.Helper()
 	r := upstream.Report(kind, owner, node, "eth0")
-	if err := c.Create(t.Context(), r, upstream.AgentFieldManager); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), r, upstream.AgentFieldManager))
 	r.GetStatus().Conditions = upstream.ReportConditions()
-	if err := c.Status().Update(t.Context(), r, upstream.AgentFieldManager); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), r, upstream.AgentFieldManager))
 	return r
 }
 
@@ -87,16 +78,13 @@ func TestUpstreamReports(t *testing.T) {
 	create(t, c, agent)
 	// The pod of addNode is one of this project's.
 	ourPod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent-theirs-a", Namespace: namespace}}
-	if err := c.Patch(t.Context(), ourPod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app.kubernetes.io/part-of":"bpfman"}}}`))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Patch(t.Context(), ourPod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app.kubernetes.io/part-of":"bpfman"}}}`))))
 
 	o := tracepoint("theirs", "theirs")
 	o.Finalizers = []string{upstream.Finalizer}
 	create(t, c, o)
-	namespaced := sample(t, "TcxNsProgram")
-	namespaced.SetName("theirs")
-	namespaced.SetNamespace("default")
+	namespaced := &v1alpha1.TcxNsProgram{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: metav1.NamespaceDefault}}
+	must.Succeed(t, json.Unmarshal([]byte(envtest.Spec("TcxNsProgram")), &namespaced.Spec))
 	create(t, c, namespaced)
 	reports := []v1alpha1.ProgramObject{upstreamReport(t, c, "TracepointProgram", o, "theirs-a"), upstreamReport(t, c, "TcxNsProgram", namespaced, "theirs-a")}
 	ours := report(t, c, o, "theirs-a", v1alpha1.BpfProgCondLoaded.Condition())
@@ -107,9 +95,7 @@ func TestUpstreamReports(t *testing.T) {
 		}
 	}
 
-	if err := c.Delete(t.Context(), agent, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), agent, client.GracePeriodSeconds(0)))
 	for _, r := range reports {
 		envtest.Eventually(t, "a report goes with its agent", gone(c, r))
 	}
@@ -240,12 +226,8 @@ func TestUpstreamDaemonSetBeingDeleted(t *testing.T) {
 	c := cluster(t)
 	alone(t, c)
 	held := getDaemonSet(t, c)
-	if err := c.Patch(t.Context(), held, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["`+upstream.Finalizer+`"]}}`))); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Delete(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Patch(t.Context(), held, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["`+upstream.Finalizer+`"]}}`))))
+	must.Succeed(t, c.Delete(t.Context(), held))
 	envtest.Eventually(t, "another takes its place", func(ctx context.Context) error {
 		ds := &appsv1.DaemonSet{}
 		if err := c.Get(ctx, daemonSetKey, ds); err != nil {
@@ -332,9 +314,7 @@ func TestUpstreamConfigMap(t *testing.T) {
 	hold := func(t *testing.T) *corev1.ConfigMap {
 		t.Helper()
 		configMap := getConfigMap(t, c)
-		if err := c.Patch(t.Context(), configMap, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["`+upstream.Finalizer+`"]}}`)), upstream.FieldManager); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Patch(t.Context(), configMap, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["`+upstream.Finalizer+`"]}}`)), upstream.FieldManager))
 		return configMap
 	}
 	configMap := hold(t)
@@ -354,15 +334,11 @@ func TestUpstreamConfigMap(t *testing.T) {
 	// Deleted with everything that upstream's operator would have removed.
 	overwritten(t, c)
 	configMap = hold(t)
-	if err := c.Delete(t.Context(), configMap); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), configMap))
 	envtest.Eventually(t, "the ConfigMap ends", gone(c, configMap))
 	envtest.Eventually(t, "the CSIDriver goes", gone(c, upstream.CSIDriver()))
 	configMap.ResourceVersion, configMap.UID, configMap.Finalizers, configMap.DeletionTimestamp = "", "", nil, nil
-	if err := c.Create(t.Context(), configMap); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), configMap))
 	envtest.Eventually(t, "all is back with the ConfigMap", isOurs(c))
 }
 
@@ -393,9 +369,7 @@ func TestUpstreamConfig(t *testing.T) {
 	configMap := set(t, c, map[string]string{deploy.KeyAgentLogLevel: "info"})
 	patch := []byte(`{"metadata":{"annotations":{"bpfman.io/upstream-config":` +
 		`"{\"bpfman.agent.log.level\":\"debug\",\"bpfman.csi.log.level\":\"loud\",\"bpfman.typo\":\"x\"}"}}}`)
-	if err := c.Patch(t.Context(), configMap, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Patch(t.Context(), configMap, client.RawPatch("application/merge-patch+json", patch)))
 	envtest.Eventually(t, "the values are taken over", func(ctx context.Context) error {
 		if err := c.Get(ctx, configMapKey, configMap); err != nil {
 			return err

@@ -16,13 +16,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // bashCompletion is a file in Debian's package bash-completion, which kubectl's completion needs.
@@ -40,24 +39,12 @@ func TestCompletionInBash(t *testing.T) {
 		prerequisite.Missing(t, "bash-completion isn't installed: run `make deps`", prerequisite.BashCompletion)
 	}
 
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.Install(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := envtest.Client(t, config)
 	code := v1alpha1.BytecodeSelector{Path: new("/counter.o")}
 	cluster := &v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: "counter"}}
 	cluster.Spec.ByteCode, cluster.Spec.BpfFunctionName, cluster.Spec.Names = code, "count", []string{"syscalls/sys_enter_kill"}
 	for _, o := range []client.Object{cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}} {
-		if err := c.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Create(t.Context(), o))
 		t.Cleanup(func() {
 			if err := c.Delete(context.WithoutCancel(t.Context()), o); err != nil {
 				t.Error(err)
@@ -65,7 +52,7 @@ func TestCompletionInBash(t *testing.T) {
 		})
 	}
 
-	shell := newShell(t, plugin, kubeconfigOf(t, config))
+	shell := newShell(t, plugin, envtest.Kubeconfig(t))
 	const tab = "\t"
 	for name, row := range map[string]struct{ typed, want string }{
 		"a command":         {"kubectl bpfman wh" + tab, "kubectl bpfman why"},
@@ -103,14 +90,10 @@ func newShell(t *testing.T, plugin, kubeconfig string) shell {
 		"kubectl-bpfman":          plugin,
 		"kubectl_complete-bpfman": filepath.Join(filepath.Dir(plugin), "kubectl_complete-bpfman"),
 	} {
-		if err := os.Symlink(target, filepath.Join(directory, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Symlink(target, filepath.Join(directory, name)))
 	}
 	configuration := fmt.Sprintf("source %s\nsource <(kubectl completion bash)\nbind 'set enable-bracketed-paste off'\nbind 'set bell-style none'\n", bashCompletion)
-	if err := os.WriteFile(filepath.Join(directory, "bashrc"), []byte(configuration), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(directory, "bashrc"), []byte(configuration), 0o600))
 	return shell{directory, kubeconfig}
 }
 

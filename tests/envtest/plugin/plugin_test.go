@@ -12,7 +12,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,16 +19,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/figures"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 func TestMain(m *testing.M) { envtest.Main(m) }
@@ -46,9 +42,8 @@ func BenchmarkPrograms(b *testing.B) {
 	if plugin == "" {
 		prerequisite.Missing(b, "KUBECTL_BPFMAN isn't set: run `make bench-plugin`", prerequisite.Commands)
 	}
-	config := envtest.Config(b)
-	kubeconfig := kubeconfigOf(b, config)
-	fill(b, config)
+	kubeconfig := envtest.Kubeconfig(b)
+	fill(b)
 	var took time.Duration
 	var resident float64
 	for b.Loop() {
@@ -75,39 +70,16 @@ func BenchmarkPrograms(b *testing.B) {
 	figures.Keep(b, map[string]any{"plugin_programs_s": math.Round(seconds*100) / 100, "plugin_programs_rss_mb": math.Round(resident)})
 }
 
-func kubeconfigOf(tb testing.TB, config *rest.Config) string {
-	tb.Helper()
-	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters["it"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	kubeconfig.AuthInfos["admin"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
-	kubeconfig.Contexts["it"] = &clientcmdapi.Context{Cluster: "it", AuthInfo: "admin"}
-	kubeconfig.CurrentContext = "it"
-	path := filepath.Join(tb.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
-		tb.Fatal(err)
-	}
-	return path
-}
-
 // fill creates a BpfNode for each node, like inspectors.
-func fill(b *testing.B, config *rest.Config) {
+func fill(b *testing.B) {
 	b.Helper()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.Install(scheme); err != nil {
-		b.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := envtest.Client(b, envtest.Config(b))
 	writers, ctx := errgroup.WithContext(b.Context())
 	writers.SetLimit(8)
 	for n := range nodes {
 		writers.Go(func() error { return write(ctx, c, fmt.Sprintf("node-%04d", n)) })
 	}
-	if err := writers.Wait(); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, writers.Wait())
 }
 
 func write(ctx context.Context, c client.Client, name string) error {

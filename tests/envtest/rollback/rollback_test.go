@@ -31,6 +31,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 const root = "../../.."
@@ -63,10 +64,7 @@ func upstreamDefinitions(t *testing.T) []*apiextensionsv1.CustomResourceDefiniti
 	}
 	var definitions []*apiextensionsv1.CustomResourceDefinition
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Read(t, file)
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := yaml.Unmarshal(text, definition); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -85,10 +83,7 @@ func upstreamDefinitions(t *testing.T) []*apiextensionsv1.CustomResourceDefiniti
 // upstream's definitions.
 func TestBackToUpstream(t *testing.T) {
 	c := connect(t)
-	page, err := os.ReadFile(filepath.Join(root, "docs/from-upstream.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Read(t, filepath.Join(root, "docs/from-upstream.md"))
 	_, section, _ := strings.Cut(string(page), "## Go back to upstream")
 	commands := regexp.MustCompile(`(?m)^ +(kubectl .*programs\.yaml.*)$`).FindAllStringSubmatch(section, -1)
 	if len(commands) != 2 {
@@ -148,9 +143,7 @@ func TestBackToUpstream(t *testing.T) {
 
 	c.removeDefinitions(t)
 	for _, definition := range upstreamDefinitions(t) {
-		if err := c.Create(t.Context(), definition); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Create(t.Context(), definition))
 	}
 	c.established(t)
 	shell(commands[1][1])
@@ -177,9 +170,7 @@ func nameOf(o *unstructured.Unstructured) string {
 func (c *cluster) removeDefinitions(t *testing.T) {
 	t.Helper()
 	all := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.DeleteAllOf(t.Context(), all); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.DeleteAllOf(t.Context(), all))
 	envtest.Eventually(t, "all definitions are gone", func(ctx context.Context) error {
 		var left apiextensionsv1.CustomResourceDefinitionList
 		if err := c.List(ctx, &left); err != nil || len(left.Items) == 0 {
