@@ -61,6 +61,13 @@ func New(root string) *Daemon {
 	return &Daemon{Root: root, MapsRoot: "/run/bpfman/fs/maps", LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, last: 100, programs: map[uint32]*program{}}
 }
 
+// SetFault sets the Fault of a daemon that is in use.
+func (d *Daemon) SetFault(fault func(call string, request proto.Message, done bool) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.Fault = fault
+}
+
 func aborted(format string, args ...any) error {
 	return status.Errorf(codes.Aborted, format, args...)
 }

@@ -142,7 +142,7 @@ func TestApplicationIsOneLoad(t *testing.T) {
 func (n *node) fails(text string) func() {
 	var mu sync.Mutex
 	failing := true
-	n.daemon.Fault = func(_ string, request proto.Message, done bool) error {
+	n.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
 		mu.Lock()
 		defer mu.Unlock()
 		load, ok := request.(*gobpfman.LoadRequest)
@@ -150,7 +150,7 @@ func (n *node) fails(text string) func() {
 			return status.Error(codes.Aborted, text)
 		}
 		return nil
-	}
+	})
 	return func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -162,7 +162,7 @@ func (n *node) fails(text string) func() {
 // failed one had to wait.
 func TestUpstreamFault08And26AFailureIsToldAndRetriedAndHoldsUpNobody(t *testing.T) {
 	n := start(t)
-	n.daemon.Fault = nil
+	n.daemon.SetFault(nil)
 	mend := n.fails("the daemon's own words")
 	n.create(n.tracepoint("broken", "bad", "a/x"))
 	n.create(n.tracepoint("fine", "f", "b/y"))
@@ -201,9 +201,8 @@ func TestUpstreamFault01And02EqualNamesStayApart(t *testing.T) {
 	n.fill(&kprobe.Spec.BpfAppCommon)
 	n.create(kprobe)
 	n.eventually("all four", func() error {
-		objects, err := n.programs()
-		if err != nil || len(objects) != 4 || len(n.daemon.Programs()) != 4 {
-			return fmt.Errorf("%d objects, %d programs, %w", len(objects), len(n.daemon.Programs()), err)
+		if objects := n.programs(); len(objects) != 4 || len(n.daemon.Programs()) != 4 {
+			return fmt.Errorf("%d objects, %d programs", len(objects), len(n.daemon.Programs()))
 		}
 		return nil
 	})
@@ -214,10 +213,9 @@ func TestUpstreamFault01And02EqualNamesStayApart(t *testing.T) {
 		for _, p := range n.daemon.Programs() {
 			left = append(left, p.Metadata[v1alpha1.MetadataKind]+" "+p.Metadata[v1alpha1.MetadataNamespace])
 		}
-		objects, err := n.programs()
 		slices.Sort(left)
-		if err != nil || !slices.Equal(left, []string{"TcxNsProgram equal-two", "TracepointProgram "}) || len(objects) != 2 {
-			return fmt.Errorf("left are %q, %d objects, %w", left, len(objects), err)
+		if objects := n.programs(); !slices.Equal(left, []string{"TcxNsProgram equal-two", "TracepointProgram "}) || len(objects) != 2 {
+			return fmt.Errorf("left are %q, %d objects", left, len(objects))
 		}
 		return nil
 	})
@@ -282,9 +280,9 @@ func TestOwnersGoneWhileTheAgentWasDown(t *testing.T) {
 	n.holds("TracepointProgram/orphan f a/x")
 	n.crash()
 	n.delete(o)
-	objects, err := n.programs()
-	if err != nil || len(objects) != 1 {
-		t.Fatalf("%d program objects: %v", len(objects), err)
+	objects := n.programs()
+	if len(objects) != 1 {
+		t.Fatalf("%d program objects", len(objects))
 	}
 	n.delete(objects[0]) // like the garbage collector
 	n.startAgent()
@@ -338,15 +336,11 @@ func TestDriftIsRepaired(t *testing.T) {
 	n.startAgent()
 	n.create(n.tracepoint("drift", "f", "a/x"))
 	n.holds("TracepointProgram/drift f a/x")
-	objects, err := n.programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := n.programs()
 	n.delete(objects[0])
 	n.eventually("the object to come back", func() error {
-		now, err := n.programs()
-		if err != nil || len(now) != 1 || now[0].GetUID() == objects[0].GetUID() {
-			return fmt.Errorf("%d objects, %w", len(now), err)
+		if now := n.programs(); len(now) != 1 || now[0].GetUID() == objects[0].GetUID() {
+			return fmt.Errorf("%d objects", len(now))
 		}
 		return nil
 	})
@@ -375,12 +369,12 @@ func TestUpstreamFault11CrashAnywhere(t *testing.T) {
 	t.Parallel()
 	n := start(t)
 	crash := &crashing{node: n}
-	n.daemon.Fault = func(name string, _ proto.Message, done bool) error {
+	n.daemon.SetFault(func(name string, _ proto.Message, done bool) error {
 		if crash.now("daemon "+name, done) {
 			return status.Error(codes.Unavailable, "crashed")
 		}
 		return nil
-	}
+	})
 	n.writes = func(_ string, done bool) error {
 		if crash.now("write", done) {
 			return errors.New("crashed")
@@ -480,10 +474,7 @@ func (n *node) settled() error {
 	if err := n.client.List(context.Background(), &owners, client.InNamespace("")); err != nil {
 		return err
 	}
-	objects, err := n.programs()
-	if err != nil {
-		return err
-	}
+	objects := n.programs()
 	if len(owners.Items) != len(objects) || len(objects) != len(n.daemon.Programs()) {
 		return fmt.Errorf("%d owners, %d objects, %d programs", len(owners.Items), len(objects), len(n.daemon.Programs()))
 	}

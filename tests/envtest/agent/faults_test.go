@@ -31,9 +31,8 @@ func TestUpstreamFault05MembersAreInTheirApplicationsNamespace(t *testing.T) {
 	n.pod("fault05-own", "pod", nil, "a")   // process 2
 	n.address("10.0.0.8")
 	n.attached(app, v1alpha1.BpfProgCondLoaded, "eth0@2")
-	objects, err := n.programs()
-	if err != nil || len(objects) != 1 || objects[0].GetNamespace() != "fault05-own" {
-		t.Errorf("%v, %v", objects, err)
+	if objects := n.programs(); len(objects) != 1 || objects[0].GetNamespace() != "fault05-own" {
+		t.Errorf("%v", objects)
 	}
 }
 
@@ -109,11 +108,7 @@ func TestApplicationOf300Members(t *testing.T) {
 	n.create(beside)
 	n.says("beside", v1alpha1.BpfProgCondLoaded, "")
 	n.eventually("all members", func() error {
-		objects, err := n.programs()
-		if err != nil {
-			return err
-		}
-		if held := n.daemon.Programs(); len(held) != 301 || len(objects) != 301 {
+		if objects, held := n.programs(), n.daemon.Programs(); len(held) != 301 || len(objects) != 301 {
 			return fmt.Errorf("%d programs, %d objects", len(held), len(objects))
 		}
 		return n.reported(n.daemon.Programs())

@@ -83,7 +83,9 @@ type node struct {
 	registry *prometheus.Registry
 	kinds    *kinds.Kinds
 
-	mu         sync.Mutex
+	mu sync.Mutex
+	// cut, if set, reports whether the node can't reach the API server.
+	cut        func() bool
 	interfaces map[string]program.Interface
 	// containers are the containers of the runtime, or the runtime's error.
 	containers    []program.Container
@@ -103,9 +105,7 @@ type node struct {
 	onRead func(context.Context)
 
 	// confirm is the time limit for confirming changes by the next started agent. 0 means that it doesn't.
-	// cut, if set, reports whether the node can't reach the API server.
 	confirm       time.Duration
-	cut           func() bool
 	changes, proc string
 
 	// drift is how often the next started agent compares. 0 means a minute.
@@ -222,6 +222,19 @@ func (n *node) repaired(what string) float64 {
 	return 0
 }
 
+func (n *node) setCut(cut func() bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = cut
+}
+
+func (n *node) isCut() bool {
+	n.mu.Lock()
+	cut := n.cut
+	n.mu.Unlock()
+	return cut != nil && cut()
+}
+
 // recorder records an agent's requests.
 type recorder struct {
 	ctx  context.Context //nolint:containedctx // the lifetime of the agent
@@ -230,7 +243,7 @@ type recorder struct {
 }
 
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
-	if r.node.cut != nil && r.node.cut() {
+	if r.node.isCut() {
 		return nil, errors.New("no response")
 	}
 	if request.Method == http.MethodGet {
@@ -331,24 +344,30 @@ func (n *node) eventually(what string, check func() error) {
 }
 
 // programs returns the reports from this node, of both kinds.
-func (n *node) programs() ([]v1alpha1.ProgramObject, error) {
+func (n *node) programs() []v1alpha1.ProgramObject {
+	n.t.Helper()
 	var out []v1alpha1.ProgramObject
 	label := client.MatchingLabels{v1alpha1.LabelHostname: v1alpha1.LabelValue(n.name)}
 	var cluster v1alpha1.BpfProgramList
-	if err := n.client.List(context.Background(), &cluster, label); err != nil {
-		return nil, fmt.Errorf("list BpfPrograms: %w", err)
-	}
+	must.Succeed(n.t, n.client.List(context.Background(), &cluster, label))
 	for i := range cluster.Items {
 		out = append(out, &cluster.Items[i])
 	}
 	var namespaced v1alpha1.BpfNsProgramList
-	if err := n.client.List(context.Background(), &namespaced, label); err != nil {
-		return nil, fmt.Errorf("list BpfNsPrograms: %w", err)
-	}
+	must.Succeed(n.t, n.client.List(context.Background(), &namespaced, label))
 	for i := range namespaced.Items {
 		out = append(out, &namespaced.Items[i])
 	}
-	return out, nil
+	return out
+}
+
+// reportsOn returns the reports about user objects with a name.
+func (n *node) reportsOn(owner string) []v1alpha1.ProgramObject {
+	n.t.Helper()
+	return slices.DeleteFunc(n.programs(), func(o v1alpha1.ProgramObject) bool {
+		ref := metav1.GetControllerOf(o)
+		return ref == nil || ref.Name != owner
+	})
 }
 
 // holds waits until the daemon has exactly these programs, each in the form "owner
@@ -379,10 +398,7 @@ func (n *node) holds(want ...string) {
 
 // reported compares the reports with what the daemon has.
 func (n *node) reported(held []daemontest.Loaded) error {
-	objects, err := n.programs()
-	if err != nil {
-		return err
-	}
+	objects := n.programs()
 	links := map[uint32]int{}
 	for _, p := range held {
 		if p.Metadata[v1alpha1.MetadataUUID] != "" {
@@ -416,10 +432,7 @@ func (n *node) reported(held []daemontest.Loaded) error {
 func (n *node) says(owner string, condition v1alpha1.BpfProgramConditionType, text string) {
 	n.t.Helper()
 	n.eventually(owner+" to say "+text, func() error {
-		objects, err := n.programs()
-		if err != nil {
-			return err
-		}
+		objects := n.programs()
 		var got []metav1.Condition
 		for _, o := range objects {
 			if ref := metav1.GetControllerOf(o); ref == nil || ref.Name != owner {

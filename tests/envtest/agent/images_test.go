@@ -20,7 +20,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"google.golang.org/protobuf/proto"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -140,20 +139,14 @@ func (n *node) loadedFrom(owner, reference string, want v1alpha1.BpfProgramBytec
 		if content, err := os.ReadFile(path); err != nil || string(content) != "the object of "+manifest {
 			return fmt.Errorf("the file contains %q: %w", content, err)
 		}
-		objects, err := n.programs()
-		if err != nil {
-			return err
+		reports := n.reportsOn(owner)
+		if len(reports) == 0 {
+			return errors.New("no object tells of it")
 		}
-		for _, o := range objects {
-			if ref := metav1.GetControllerOf(o); ref == nil || ref.Name != owner {
-				continue
-			}
-			if b := o.GetStatus().Bytecode; b == nil || b.Image != want.Image || b.Digest != want.Digest || b.Manifest != want.Manifest {
-				return fmt.Errorf("status.bytecode %+v", b)
-			}
-			return nil
+		if b := reports[0].GetStatus().Bytecode; b == nil || b.Image != want.Image || b.Digest != want.Digest || b.Manifest != want.Manifest {
+			return fmt.Errorf("status.bytecode %+v", b)
 		}
-		return errors.New("no object tells of it")
+		return nil
 	})
 }
 
@@ -164,12 +157,12 @@ func TestTagMovedBetweenReadAndLoad(t *testing.T) {
 	r := registry.Serve(t, nil, authority)
 	good, other := image(t, "good"), image(t, "other")
 	r.Push("moved:latest", good)
-	n.daemon.Fault = func(call string, _ proto.Message, done bool) error {
+	n.daemon.SetFault(func(call string, _ proto.Message, done bool) error {
 		if call == "Load" && !done {
 			r.Push("moved:latest", other)
 		}
 		return nil
-	}
+	})
 	url := r.Address + "/moved:latest"
 	n.create(n.ofImage("moved", url, v1alpha1.PullAlways))
 	n.loadedFrom("moved", r.Address+"/moved@"+digestOf(t, good), v1alpha1.BpfProgramBytecode{Image: url, Digest: digestOf(t, good)})
@@ -327,13 +320,13 @@ func TestImagesOfAnEarlierAgent(t *testing.T) {
 	known, another := image(t, "known"), image(t, "another")
 	r.Push("earlier:v1", known)
 	r.Push("earlier:unknown", known)
-	n.daemon.Fault = func(_ string, request proto.Message, done bool) error {
+	n.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
 		if load, is := request.(*gobpfman.LoadRequest); is && !done && strings.HasSuffix(load.GetMetadata()[v1alpha1.MetadataImage], ":unknown") {
 			delete(load.GetMetadata(), v1alpha1.MetadataDigest) // the daemon pulled by tag
 			delete(load.GetMetadata(), v1alpha1.MetadataManifest)
 		}
 		return nil
-	}
+	})
 	url := r.Address + "/earlier:v1"
 	n.create(n.ofImage("earlier", url, ""))
 	n.create(n.ofImage("unknown", r.Address+"/earlier:unknown", ""))

@@ -28,10 +28,7 @@ func (n *node) sharer(name, function, owner string, names ...string) *v1alpha1.T
 func (n *node) shares(user, owner string) (id uint32) {
 	n.t.Helper()
 	n.eventually(user+" to use the maps of "+owner, func() error {
-		objects, err := n.programs()
-		if err != nil {
-			return err
-		}
+		objects := n.programs()
 		status := map[string]*v1alpha1.BpfProgramStatus{}
 		for _, o := range objects {
 			status[o.GetLabels()[v1alpha1.LabelOwnedByProgram]] = o.GetStatus()
@@ -130,11 +127,7 @@ func TestMapsThatTheDaemonDoesNotShare(t *testing.T) {
 func (n *node) usersOf(owner string, want ...uint32) {
 	n.t.Helper()
 	n.eventually("the users of the maps of "+owner, func() error {
-		objects, err := n.programs()
-		if err != nil {
-			return err
-		}
-		for _, o := range objects {
+		for _, o := range n.programs() {
 			if o.GetLabels()[v1alpha1.LabelOwnedByProgram] != owner {
 				continue
 			}
@@ -193,11 +186,7 @@ func TestMapOwnersThatAreNotOne(t *testing.T) {
 	n.delete(user)
 	n.holds("TracepointProgram/owner bad a/x", "TcxProgram/owner t eth0")
 	n.eventually("the owner to have no users", func() error {
-		objects, err := n.programs()
-		if err != nil {
-			return err
-		}
-		for _, o := range objects {
+		for _, o := range n.programs() {
 			if users := o.GetStatus().MapUsedBy; len(users) > 0 {
 				return fmt.Errorf("%s: %q", o.GetName(), users)
 			}
@@ -240,11 +229,7 @@ func TestMapsAcrossApplications(t *testing.T) {
 	if now := n.idOf("own"); now != alone {
 		t.Errorf("program %d became %d for another's maps", alone, now)
 	}
-	objects, err := n.programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range objects {
+	for _, o := range n.programs() {
 		s := o.GetStatus()
 		want := map[string]uint32{"shares": n.idOf("second")}[s.Function]
 		if got := s.MapOwnerID; (got == nil) != (want == 0) || got != nil && *got != want {

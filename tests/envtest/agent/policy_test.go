@@ -66,13 +66,9 @@ func (n *node) signedBy(name, images string) *v1alpha1.BytecodePolicy {
 func (n *node) verdict(owner, policy string, want v1alpha1.PolicyVerdict) {
 	n.t.Helper()
 	n.eventually(fmt.Sprintf("%s to be %s by %s", owner, want, policy), func() error {
-		objects, err := n.programs()
-		if err != nil {
-			return err
-		}
-		for _, o := range objects {
+		for _, o := range n.reportsOn(owner) {
 			b := o.GetStatus().Bytecode
-			if ref := metav1.GetControllerOf(o); ref == nil || ref.Name != owner || b == nil {
+			if b == nil {
 				continue
 			}
 			for _, p := range b.Policies {
@@ -119,13 +115,9 @@ func TestPolicyEnforced(t *testing.T) {
 	n.create(n.ofImage("enforced-other", r.Address+"/other:v1", ""))
 	n.verdict("enforced-signed", "enforced", v1alpha1.VerdictAllowed)
 	n.verdict("enforced-other", "enforced", v1alpha1.VerdictAllowed)
-	objects, err := n.programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range objects {
+	for _, o := range n.reportsOn("enforced-signed") {
 		b := o.GetStatus().Bytecode
-		if o.GetOwnerReferences()[0].Name == "enforced-signed" && (!slices.Equal(b.Signers, []string{"SHA256:team"}) || b.Digest != digestOf(t, signed)) {
+		if !slices.Equal(b.Signers, []string{"SHA256:team"}) || b.Digest != digestOf(t, signed) {
 			t.Errorf("status.bytecode %+v", b)
 		}
 	}
@@ -284,12 +276,12 @@ func TestPolicyAndATagThatMoves(t *testing.T) {
 	signed, evil := image(t, "signed"), image(t, "evil")
 	r.Push("moves:v1", signed)
 	n.sign(digestOf(t, signed), "team")
-	n.daemon.Fault = func(call string, _ proto.Message, done bool) error {
+	n.daemon.SetFault(func(call string, _ proto.Message, done bool) error {
 		if call == "Load" && !done {
 			r.Push("moves:v1", evil)
 		}
 		return nil
-	}
+	})
 	n.create(n.signedBy("moves", r.Address+"/**"))
 	url := r.Address + "/moves:v1"
 	n.create(n.ofImage("moves", url, v1alpha1.PullAlways))

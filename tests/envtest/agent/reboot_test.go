@@ -24,20 +24,13 @@ func TestReboot(t *testing.T) {
 	n.create(o)
 	n.create(n.tracepoint("other", "g", "c/z"))
 	n.holds("TracepointProgram/reboot f a/x b/y", "TracepointProgram/other g c/z")
-	before, err := n.programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := n.programs()
 	n.crash()
 	n.daemon = daemontest.New(t.TempDir())
 	n.daemon.LoadedAt = "2026-02-02T00:00:00+0000"
 	n.startAgent()
 	n.eventually("the objects to tell of the new programs", func() error {
-		objects, err := n.programs()
-		if err != nil {
-			return err
-		}
-		for _, object := range objects {
+		for _, object := range n.programs() {
 			if at := object.GetStatus().LoadedAt; at != n.daemon.LoadedAt {
 				return fmt.Errorf("%s was loaded at %s", object.GetName(), at)
 			}

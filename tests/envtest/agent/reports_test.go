@@ -23,14 +23,11 @@ func (n *node) reportOf(owner string) v1alpha1.ProgramObject {
 	n.t.Helper()
 	var found v1alpha1.ProgramObject
 	n.eventually("the report on "+owner, func() error {
-		objects, err := n.programs()
-		for _, o := range objects {
-			if ref := metav1.GetControllerOf(o); ref != nil && ref.Name == owner {
-				found = o
-				return err
-			}
+		if all := n.reportsOn(owner); len(all) > 0 {
+			found = all[0]
+			return nil
 		}
-		return errors.Join(errors.New("there is none"), err)
+		return errors.New("there is none")
 	})
 	return found
 }

@@ -59,13 +59,13 @@ func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
 			}
 			n.mu.Unlock()
 			at := make(chan time.Time, 100*loads)
-			n.daemon.Fault = func(call string, _ proto.Message, _ bool) error {
+			n.daemon.SetFault(func(call string, _ proto.Message, _ bool) error {
 				if call != "Load" {
 					return nil
 				}
 				at <- time.Now()
 				return status.Error(codes.Aborted, words())
-			}
+			})
 			n.eventually("the agent to have read everything, each of which starts work", func() error {
 				if problems, ready := n.kinds.State(); !ready {
 					return fmt.Errorf("it isn't ready: %q", problems)

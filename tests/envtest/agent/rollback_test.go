@@ -24,7 +24,7 @@ import (
 
 // ask is a request to the API server over a new connection.
 func (n *node) ask(context.Context) confirm.Response {
-	if n.cut() {
+	if n.isCut() {
 		return confirm.Silent
 	}
 	return confirm.Responded
@@ -37,9 +37,9 @@ func (n *node) confirming() {
 	n.crash()
 	n.confirm, n.proc = 500*time.Millisecond, n.t.TempDir()
 	n.boot("first")
-	n.cut = func() bool {
+	n.setCut(func() bool {
 		return slices.ContainsFunc(n.daemon.Programs(), func(p daemontest.Loaded) bool { return p.Function == "bad" && len(p.Links) > 0 })
-	}
+	})
 	n.startAgent()
 }
 
@@ -152,11 +152,11 @@ func TestRollbackOfTheFirstVersion(t *testing.T) {
 	n.says(o.Name, v1alpha1.BpfProgCondRolledBack, "nothing runs instead, it isn't tried again")
 	n.runs()
 	isBad := n.cut
-	n.cut = func() bool { return false }
+	n.setCut(func() bool { return false })
 	n.change(o, func() { o.Annotations = map[string]string{v1alpha1.AnnotationRestartedAt: "2026-01-01T00:00:00Z"} })
 	n.says(o.Name, v1alpha1.BpfProgCondLoaded, "")
 	n.runs("bad eth0")
-	n.cut = isBad
+	n.setCut(isBad)
 }
 
 // After a reboot within the time limit, what wasn't confirmed doesn't run, although the API server can't be reached.
@@ -173,10 +173,10 @@ func TestRollbackAfterReboot(t *testing.T) {
 	n.boot("second")
 	n.confirm = limit
 	off := n.cut
-	n.cut = func() bool { return true }
+	n.setCut(func() bool { return true })
 	n.reboot()
 	n.runs("good eth0")
-	n.cut = off
+	n.setCut(off)
 	n.says(o.Name, v1alpha1.BpfProgCondRolledBack, "this node restarted before the API server had confirmed generation 2: generation 1 runs again")
 }
 
@@ -188,12 +188,12 @@ func TestCrashesDuringARollback(t *testing.T) {
 	n.confirming()
 	o := n.firewall()
 	c := &crashing{node: n}
-	n.daemon.Fault = func(call string, _ proto.Message, done bool) error {
+	n.daemon.SetFault(func(call string, _ proto.Message, done bool) error {
 		if c.now(call, done) {
 			return errors.New("the agent has crashed")
 		}
 		return nil
-	}
+	})
 	function := "good"
 	for k := 1; ; k++ {
 		c.arm(k)
@@ -236,11 +236,7 @@ func TestCrashesDuringARollback(t *testing.T) {
 
 // isRolledBack checks the object's report.
 func (n *node) isRolledBack(o *v1alpha1.TcxProgram) error {
-	objects, err := n.programs()
-	if err != nil {
-		return err
-	}
-	for _, report := range objects {
+	for _, report := range n.programs() {
 		if c := report.GetStatus().Conditions; report.GetStatus().OwnerGeneration == o.Generation && len(c) > 0 && c[0].Type == string(v1alpha1.BpfProgCondRolledBack) {
 			return nil
 		}

@@ -64,11 +64,7 @@ func (n *node) attached(owner v1alpha1.UserObject, condition v1alpha1.BpfProgram
 		if id == 0 || !slices.Equal(got, want) {
 			return fmt.Errorf("program %d is attached to %q, not %q", id, got, want)
 		}
-		objects, err := n.programs()
-		if err != nil {
-			return err
-		}
-		for _, o := range objects {
+		for _, o := range n.programs() {
 			if ref := metav1.GetControllerOf(o); ref == nil || ref.UID != owner.GetUID() {
 				continue
 			}
@@ -113,7 +109,7 @@ func TestInterfaces(t *testing.T) {
 	n := start(t)
 	eth := map[string]program.Interface{"eth0": {Index: 2}, "eth1": {Index: 3}}
 	n.links(eth)
-	n.daemon.Fault = func(_ string, request proto.Message, done bool) error {
+	n.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if attach, is := request.(*gobpfman.AttachRequest); is && !done {
@@ -122,7 +118,7 @@ func TestInterfaces(t *testing.T) {
 			}
 		}
 		return nil
-	}
+	})
 	o := n.tcx("interfaces", nil, "eth0", "eth2", "eth1", "eth0")
 	n.create(o)
 	id := n.attached(o, v1alpha1.BpfProgCondNotLoaded, "eth0", "eth1")
@@ -169,7 +165,7 @@ func TestDiscoveredInterfaces(t *testing.T) {
 		n.address(address) // like a change of interfaces, a change of the node triggers a check
 	}
 	n.links(there)
-	n.daemon.Fault = func(_ string, request proto.Message, done bool) error {
+	n.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
 		attach, is := request.(*gobpfman.AttachRequest)
 		if !is || done || attach.GetAttach().GetTcxAttachInfo().GetIface() != "brief" {
 			return nil
@@ -179,7 +175,7 @@ func TestDiscoveredInterfaces(t *testing.T) {
 		n.interfaces = maps.Clone(n.interfaces)
 		delete(n.interfaces, "brief")
 		return status.Error(codes.Aborted, "Invalid Interface")
-	}
+	})
 	o := n.tcx("discovered", nil)
 	o.Spec.InterfaceSelector = discovered
 	n.create(o)

@@ -236,10 +236,7 @@ type state struct {
 func (n *node) settledOn(o *unstructured.Unstructured, programs int) state {
 	n.t.Helper()
 	n.eventually(o.GetKind()+" to be acted on", func() error {
-		objects, err := n.programs()
-		if err != nil {
-			return err
-		}
+		objects := n.programs()
 		count := 0
 		for _, p := range objects {
 			if ref := metav1.GetControllerOf(p); ref == nil || ref.UID != o.GetUID() {

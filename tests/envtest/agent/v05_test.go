@@ -61,7 +61,7 @@ func TestProgramsOfV05GoOnceReplaced(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
 	attempts := make(chan struct{}, 1)
-	n.daemon.Fault = func(call string, _ proto.Message, done bool) error {
+	n.daemon.SetFault(func(call string, _ proto.Message, done bool) error {
 		if call != "Attach" || done || !broken.Load() {
 			return nil
 		}
@@ -73,7 +73,7 @@ func TestProgramsOfV05GoOnceReplaced(t *testing.T) {
 			t.Errorf("gone before its successor is attached: %v", err)
 		}
 		return status.Error(codes.Aborted, "not yet")
-	}
+	})
 	elsewhere := n.tracepoint(n.name+"-elsewhere", "f", "syscalls/sys_enter_kill")
 	elsewhere.Spec.NodeSelector.MatchLabels = map[string]string{"test": "nowhere"}
 	n.create(elsewhere)
