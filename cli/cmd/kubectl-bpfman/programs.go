@@ -70,8 +70,8 @@ const (
 
 // listedProgram is a row of the table: a program, or several that only differ in their IDs and ages.
 type listedProgram struct {
-	inventory.Program `json:",inline"`
-	count             int `json:"-"`
+	*inventory.Program `json:",inline"`
+	count              int `json:"-"`
 }
 
 var programsTable = output.Table[listedProgram]{
@@ -147,18 +147,24 @@ func (o programsOptions) run(ctx context.Context, connect cluster.Connect, strea
 	return nil
 }
 
-// group returns the rows for programs. If alike is set, programs of a node that only differ in their IDs and ages
-// share the row of the first one.
+// group returns the rows for programs, which are in the order of their nodes. If alike is set, programs of a node that
+// only differ in their IDs and ages share the row of the first one.
 func group(programs []inventory.Program, alike bool) []listedProgram {
-	var rows []listedProgram
-	at := map[string]int{}
-	for _, p := range programs {
-		key := strings.Join(append([]string{p.Node, p.Name, p.Type, inventory.OwnerOf(p.BpfNodeProgram)}, p.Attached()...), "\x00")
-		if i, known := at[key]; known && alike {
-			rows[i].count++
-			continue
+	rows := make([]listedProgram, 0, len(programs))
+	at := map[string]int{} // of the programs of one node: there can be hundreds of thousands of programs
+	for i := range programs {
+		p := &programs[i]
+		if i > 0 && p.Node != programs[i-1].Node {
+			clear(at)
 		}
-		at[key] = len(rows)
+		if alike {
+			key := strings.Join(append([]string{p.Name, p.Type, inventory.OwnerOf(p.BpfNodeProgram)}, p.Attached()...), "\x00")
+			if row, known := at[key]; known {
+				rows[row].count++
+				continue
+			}
+			at[key] = len(rows)
+		}
 		rows = append(rows, listedProgram{p, 1})
 	}
 	return rows
