@@ -8,10 +8,9 @@ import (
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
-)
 
-// subPaths is the directory below a pod's where the kubelet mounts files of volumes, for volumeMounts with a subPath.
-const subPaths = "volume-subpaths"
+	"github.com/bpfman/bpfman-operator/internal/kubelet"
+)
 
 // List returns the volumes in the mount table.
 func (v *Volumes) List() ([]Volume, error) {
@@ -26,7 +25,7 @@ func (v *Volumes) List() ([]Volume, error) {
 			continue
 		}
 		relative, err := Below(v.root, mount.Mountpoint)
-		if _, below, _ := strings.Cut(relative, "/"); err == nil && !strings.HasPrefix(below, subPaths+"/") {
+		if _, below, _ := strings.Cut(relative, "/"); err == nil && !strings.HasPrefix(below, kubelet.SubPaths+"/") {
 			volumes = append(volumes, Volume{ID: id, Target: mount.Mountpoint})
 		}
 	}
