@@ -69,8 +69,6 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 	if existing, err = r.readUnrecorded(ctx, key, owner, existing); err != nil {
 		return later(err)
 	}
-	lostPrograms, lostLinks := r.lost(existing)
-
 	want, outcome, unsettled, err := r.runVersion(ctx, key, assigned)
 	for _, touched := range r.inventory.Touched() {
 		if touched != key {
@@ -80,8 +78,10 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 	if err != nil {
 		return later(err) // there is no plan, or the agent is stopping: don't change the reports
 	}
-	if owner != nil && outcome.Err() == nil {
-		r.metrics.Repaired(lostPrograms, lostLinks)
+	if outcome.Err() == nil {
+		if lost := r.inventory.TakeLost(key); owner != nil {
+			r.metrics.Repaired(lost.Programs, lost.Links)
+		}
 	}
 	err = r.reports.Write(ctx, key, owner, want, r.inventory.Of(key), existing, outcome)
 	if unsettled == 0 && r.reports.InDoubt(key) {
@@ -219,25 +219,6 @@ func later(err error) (time.Duration, error) {
 		retry = gate.UnreadRetry
 	}
 	return retry, nil
-}
-
-// lost counts the programs and links that are reported, but that the daemon doesn't have
-// anymore.
-func (r *reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs, links int) {
-	counted := map[uint32]bool{0: true} // 0 means that the reported program wasn't loaded
-	for _, object := range reported {
-		status := object.GetStatus()
-		if counted[status.ProgramID] {
-			continue // members of an application can share a program
-		}
-		counted[status.ProgramID] = true
-		gone, n := r.inventory.Lost(status.ProgramID, status.LoadedAt, report.LinksOf(status))
-		if gone {
-			programs++
-		}
-		links += n
-	}
-	return programs, links
 }
 
 // isAttached reports whether the daemon has all wanted programs and links of an object on this node.

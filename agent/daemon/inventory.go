@@ -57,6 +57,9 @@ type Link struct {
 	Digest string
 }
 
+// Losses are numbers of programs and links that disappeared from the daemon.
+type Losses struct{ Programs, Links int }
+
 // Inventory contains the programs that the daemon has. It is updated with each
 // call, because the daemon serves one call at a time, and should not be asked for
 // known information. Calls run one at a time.
@@ -78,6 +81,8 @@ type Inventory struct {
 	// touched contains the owners whose programs were changed by calls for other
 	// owners.
 	touched map[program.Key]bool
+	// lost is what disappeared between two lists although this process didn't remove it, by owner.
+	lost map[program.Key]Losses
 	// failures contains the last error of each Load that failed.
 	failures *lru.Cache
 }
@@ -90,7 +95,7 @@ const maxFailures = 1024
 func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
 	return &Inventory{
 		rpc: rpc, root: root, lane: make(chan struct{}, 1), programs: map[uint32]Program{}, touched: map[program.Key]bool{},
-		failures: lru.New(maxFailures), unready: errors.New("the bpfman daemon hasn't answered yet"),
+		lost: map[program.Key]Losses{}, failures: lru.New(maxFailures), unready: errors.New("the bpfman daemon hasn't answered yet"),
 	}
 }
 
@@ -210,6 +215,11 @@ func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 // links, and returns the owners of all programs that differ.
 func (i *Inventory) replace(list *gobpfman.ListResponse) []program.Key {
 	var changed []program.Key
+	lose := func(owner program.Key, programs, links int) {
+		if was := i.lost[owner]; programs+links > 0 {
+			i.lost[owner] = Losses{was.Programs + programs, was.Links + links}
+		}
+	}
 	listed := map[uint32]Program{}
 	for _, result := range list.GetResults() {
 		p, ours := i.programOf(result.GetInfo(), result.GetKernelInfo())
@@ -221,6 +231,7 @@ func (i *Inventory) replace(list *gobpfman.ListResponse) []program.Key {
 			for id := range p.Links {
 				p.Links[id] = old.Links[id]
 			}
+			lose(p.Owner, 0, missing(old.Links, p.Links))
 		}
 		if !had || !slices.Equal(sortedKeys(old.Links), sortedKeys(p.Links)) || !slices.Equal(old.MapUsedBy, p.MapUsedBy) {
 			changed = append(changed, p.Owner)
@@ -228,12 +239,26 @@ func (i *Inventory) replace(list *gobpfman.ListResponse) []program.Key {
 		listed[p.ID] = p
 	}
 	for id, old := range i.programs {
-		if _, still := listed[id]; !still {
+		now, still := listed[id]
+		if !still {
 			changed = append(changed, old.Owner)
+		}
+		if now.LoadedAt != old.LoadedAt {
+			lose(old.Owner, 1, 0)
 		}
 	}
 	i.programs, i.known = listed, true
 	return changed
+}
+
+// missing returns how many of the links aren't there anymore.
+func missing(links, now map[uint32]Link) (missing int) {
+	for id := range links {
+		if _, still := now[id]; !still {
+			missing++
+		}
+	}
+	return missing
 }
 
 // programOf converts a program from the daemon. It returns false for programs
@@ -404,21 +429,14 @@ func (i *Inventory) Restore(id uint32, loadedAt string, links map[uint32]Link) {
 	}
 }
 
-// Lost returns what the daemon has lost of a reported program: the program itself,
-// or a number of its links.
-func (i *Inventory) Lost(id uint32, loadedAt string, links map[uint32]Link) (program bool, lost int) {
+// TakeLost returns what an owner has lost since the last call: programs and links that this process has seen, and that
+// others removed. It excludes what was gone when the process started, for example after a reboot.
+func (i *Inventory) TakeLost(owner program.Key) Losses {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	p, ok := i.programs[id]
-	if !ok || p.LoadedAt != loadedAt {
-		return true, 0
-	}
-	for link := range links {
-		if _, there := p.Links[link]; !there {
-			lost++
-		}
-	}
-	return false, lost
+	lost := i.lost[owner]
+	delete(i.lost, owner)
+	return lost
 }
 
 // Of returns the programs of an owner, by ascending ID.

@@ -162,6 +162,7 @@ func TestInventoryFollowsItsOwnCalls(t *testing.T) {
 }
 
 func TestRefreshTellsWhatOthersDid(t *testing.T) {
+	lost := map[string]Losses{"unloaded": {Programs: 1}, "detached": {Links: 1}}
 	for name, change := range map[string]func(context.Context, *edited, Program) error{
 		"unloaded": func(ctx context.Context, d *edited, p Program) error {
 			_, err := d.Unload(ctx, &gobpfman.UnloadRequest{Id: p.ID})
@@ -201,6 +202,12 @@ func TestRefreshTellsWhatOthersDid(t *testing.T) {
 			}
 			if changed := refresh(t, i); len(changed) != 0 {
 				t.Errorf("changed once more: %v", changed)
+			}
+			if got := i.TakeLost(owner); got != lost[name] {
+				t.Errorf("lost %+v, want %+v", got, lost[name])
+			}
+			if got := i.TakeLost(owner); got != (Losses{}) {
+				t.Errorf("lost %+v once more", got)
 			}
 		})
 	}
@@ -300,6 +307,28 @@ func TestSameIDOfAnotherLoad(t *testing.T) {
 	refresh(t, i)
 	if got := i.Of(owner)[0].Links; !maps.Equal(got, zero(p.Links)) {
 		t.Errorf("links %v, want them unknown", got)
+	}
+	if lost := i.TakeLost(owner); lost != (Losses{Programs: 1}) {
+		t.Errorf("lost %+v, want the former program", lost)
+	}
+}
+
+// What a process of the agent removes, or never saw, isn't lost.
+func TestNothingIsLost(t *testing.T) {
+	d := daemontest.New(t.TempDir())
+	i := known(t, d, "")
+	p := load(t, i, owner, "lo ingress", "lo egress")
+	for _, remove := range []func() error{
+		func() error { return i.Detach(t.Context(), p.ID, slices.Min(slices.Collect(maps.Keys(p.Links)))) },
+		func() error { return i.Unload(t.Context(), p.ID) },
+	} {
+		if err := remove(); err != nil {
+			t.Fatal(err)
+		}
+		refresh(t, i)
+	}
+	if lost := i.TakeLost(owner); lost != (Losses{}) {
+		t.Errorf("lost %+v", lost)
 	}
 }
 

@@ -313,6 +313,11 @@ func TestStatsAndCounts(t *testing.T) {
 		t.Errorf("condition %v, %q", abnormal, message)
 	}
 	request := publishRequest()
+	request.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
+	publish(t, n, request)
+	if counts, err := d.Count(); err != nil || counts != (Counts{Live: 1}) {
+		t.Errorf("with a pod that keeps its maps, Count = %+v, %v", counts, err)
+	}
 	stats, err := n.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: "v", VolumePath: request.GetTargetPath()})
 	if err != nil || stats.GetUsage()[0].GetUsed() != 4096 || stats.GetUsage()[1].GetUsed() != 1 {
 		t.Errorf("stats %v, %v", stats, err)

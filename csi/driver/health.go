@@ -117,7 +117,8 @@ func condition(pins []maps.Pin, loaded map[ebpf.MapID]bool, remark string) strin
 // Counts contains numbers of volumes on this node.
 type Counts struct {
 	// Live is the number of mounted volumes. Stale is the number of those that don't
-	// show the maps of a loaded program, or not of the newest.
+	// show the maps of a loaded program, or not of the newest, although their pods didn't
+	// ask to keep the maps that they have.
 	Live, Stale int
 }
 
@@ -142,6 +143,9 @@ func (d *Driver) Count() (Counts, error) {
 		}
 		if !state.Mounted {
 			counts.Live-- // unpublished in the meantime
+			continue
+		}
+		if p, known := d.node.live.get(volume.Target); known && !p.follow {
 			continue
 		}
 		if condition(state.Pins, loaded, d.node.remarks.about(volume.Target)) != "" {

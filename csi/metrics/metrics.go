@@ -63,7 +63,7 @@ func (m *Metrics) Volumes(count func() (driver.Counts, error), log *slog.Logger)
 	m.operations.GetRegistry().CustomMustRegister(&volumes{
 		live: metrics.NewDesc(subsystem+"_volumes", "Number of volumes that are mounted on this node.", nil, nil, metrics.ALPHA, ""),
 		stale: metrics.NewDesc(subsystem+"_stale_volumes",
-			"Number of mounted volumes that don't show the maps of their newest program, or of a program that is loaded.", nil, nil, metrics.ALPHA, ""),
+			"Number of mounted volumes that don't show the maps of their newest program, or of a program that is loaded. Volumes that don't follow reloads on purpose aren't counted.", nil, nil, metrics.ALPHA, ""),
 		count: count, log: log,
 	})
 }

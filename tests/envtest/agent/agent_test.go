@@ -332,7 +332,7 @@ func TestMalformedGlobalDataHoldsUpNobody(t *testing.T) {
 func TestDriftIsRepaired(t *testing.T) {
 	n := start(t)
 	n.crash()
-	n.relistReports = time.Second
+	n.relistReports, n.drift = time.Second, 100*time.Millisecond
 	n.startAgent()
 	n.create(n.tracepoint("drift", "f", "a/x"))
 	n.holds("TracepointProgram/drift f a/x")
@@ -346,20 +346,29 @@ func TestDriftIsRepaired(t *testing.T) {
 	})
 	n.holds("TracepointProgram/drift f a/x")
 
-	// After a reboot, the daemon has no programs, and the agent starts.
-	n.crash()
-	id := n.daemon.Programs()[0].ID
-	if _, err := n.daemon.Unload(context.Background(), &gobpfman.UnloadRequest{Id: id}); err != nil {
-		t.Fatal(err)
+	unload := func() {
+		t.Helper()
+		id := n.daemon.Programs()[0].ID
+		if _, err := n.daemon.Unload(context.Background(), &gobpfman.UnloadRequest{Id: id}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	n.startAgent()
-	n.holds("TracepointProgram/drift f a/x")
+	unload()
 	n.eventually("the repair to be counted", func() error {
 		if programs, links := n.repaired("program"), n.repaired("link"); programs != 1 || links != 0 {
 			return fmt.Errorf("%v programs and %v links", programs, links)
 		}
 		return nil
 	})
+
+	// After a reboot, the daemon has no programs, and the agent starts. Nobody removed them.
+	n.crash()
+	unload()
+	n.startAgent()
+	n.holds("TracepointProgram/drift f a/x")
+	if programs, links := n.repaired("program"), n.repaired("link"); programs != 0 || links != 0 {
+		t.Errorf("a reboot counts as the repair of %v programs and %v links", programs, links)
+	}
 }
 
 // After a crash before or after any call of the daemon or any write, the next run of the
