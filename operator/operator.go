@@ -84,9 +84,11 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A test can start several operators in one process.
-	if err := metrics.Registry.Register(known); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
-		return nil, fmt.Errorf("register metrics: %w", err)
+	for _, collector := range []prometheus.Collector{known, &deploy.NodePods{Client: mgr.GetClient(), Namespace: o.Namespace, Leads: mgr.Elected()}} {
+		// A test can start several operators in one process.
+		if err := metrics.Registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
 	}
 	recorder := mgr.GetEventRecorder(name)
 	announcer := &takeover.Announcer{Client: mgr.GetClient(), Recorder: recorder, ConfigMap: types.NamespacedName{Namespace: o.Namespace, Name: deploy.ConfigMapName}}

@@ -21,8 +21,8 @@ test-fuzz: ## Run each fuzz test for FUZZ_TIME=30s.
 	@CORPUS=$(CACHE)/fuzz FUZZ_TIME=$(FUZZ_TIME) hack/fuzz.sh $(MODULES) hack tests
 
 .PHONY: test-manifests
-test-manifests: $(LOCALBIN)/helm chart ## Test the manifests, the Helm chart, permissions, monitoring, and the documentation. This needs nothing but Go.
-	$(call requires,helm) HELM=$(LOCALBIN)/helm go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./docs ./gitops ./manifests ./monitoring ./plot ./rbac ./restarts ./scale ./tutorials
+test-manifests: $(LOCALBIN)/helm $(LOCALBIN)/promtool chart ## Test the manifests, the Helm chart, permissions, monitoring, and the documentation. This needs nothing but Go.
+	$(call requires,helm promtool) HELM=$(LOCALBIN)/helm PROMTOOL=$(LOCALBIN)/promtool go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./docs ./gitops ./manifests ./monitoring ./plot ./rbac ./restarts ./scale ./tutorials
 	go -C hack/docs test -count=1 ./reference ./schemas
 
 .PHONY: test-release

@@ -95,6 +95,7 @@ const (
 	Cosign         Name = "cosign"
 	Helm           Name = "helm"
 	Kubectl        Name = "kubectl"
+	Promtool       Name = "promtool"
 	Shell          Name = "shell"
 )
 
@@ -103,7 +104,7 @@ var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
 
 var all = append([]Name{
 	Root, BPF, Tracefs, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials,
-	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Shell,
+	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Promtool, Shell,
 }, Types...)
 
 // Parse parses a list of names that are separated by commas. The error lists the unknown names.

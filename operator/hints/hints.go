@@ -3,7 +3,7 @@
 
 // Package hints publishes what each agent would otherwise have to watch: which kinds
 // have objects, and on which nodes another client changed or deleted reports. See
-// apis/hints.
+// internal/hints.
 package hints
 
 import (

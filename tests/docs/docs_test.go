@@ -175,6 +175,21 @@ func TestManifests(t *testing.T) {
 
 var testLink = regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)\)`)
 
+// TestIndexListsEveryPage checks that the reader of the first page finds all others.
+func TestIndexListsEveryPage(t *testing.T) {
+	index := string(must.Read(t, filepath.Join(root, "docs/index.md")))
+	for _, p := range readPages(t) {
+		path, inDocs := strings.CutPrefix(p.path, "docs/")
+		// The API reference and the notes on releases have pages of their own that list them.
+		if !inDocs || path == "index.md" || strings.HasPrefix(path, "reference/") || strings.HasPrefix(path, "releases/") {
+			continue
+		}
+		if !strings.Contains(index, "]("+path) {
+			t.Errorf("docs/index.md doesn't list %s", path)
+		}
+	}
+}
+
 // TestNamedTests checks that each test that a page names is in the file that it links to,
 // that some pages name tests, and that the tests' own page names one for each of upstream's faults.
 func TestNamedTests(t *testing.T) {

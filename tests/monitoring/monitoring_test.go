@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Package monitoring tests config/prometheus without a Prometheus: monitors, rules, and the dashboard are valid,
-// and what they name exists.
+// what they name exists, and promtool says when alerts fire.
 package monitoring
 
 import (
@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -274,12 +275,22 @@ func registeredByInspector(t *testing.T) []*dto.MetricFamily {
 	return families
 }
 
+// nodePods is the operator's collector, with a DaemonSet to count.
+func nodePods() prometheus.Collector {
+	daemonSet := &appsv1.DaemonSet{}
+	daemonSet.Namespace, daemonSet.Name = "bpfman", deploy.DaemonSetName
+	leads := make(chan struct{})
+	close(leads)
+	return &deploy.NodePods{Client: fake.NewClientBuilder().WithObjects(daemonSet).Build(), Namespace: daemonSet.Namespace, Leads: leads}
+}
+
 // registered returns the names of the series of the operator, agent, CSI plugin, and inspector, with their labels.
 func registered(t *testing.T) map[string][]string {
 	t.Helper()
 	m := metrics.New(ctrlmetrics.Registry)
 	ctrlmetrics.Registry.MustRegister(&metrics.Reports{List: func() []v1alpha1.ProgramObject { return []v1alpha1.ProgramObject{report} }})
 	metrics.Disk(ctrlmetrics.Registry, func() int64 { return 1 }, func() int64 { return 1 })
+	ctrlmetrics.Registry.MustRegister(nodePods())
 	invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }
 	must.Succeed(t, m.Call(t.Context(), "/bpfman.v1.Bpfman/Load", nil, nil, nil, invoke))
 	// A controller's queue registers the metrics of queues.
@@ -324,7 +335,7 @@ var (
 )
 
 // Words of PromQL in the expressions.
-var words = []string{"sum", "max", "rate", "increase", "histogram_quantile", "vector", "or", "and", "topk", "count", "max_over_time", "end", "label_replace", "label_join"}
+var words = []string{"sum", "max", "rate", "increase", "histogram_quantile", "vector", "or", "and", "topk", "count", "max_over_time", "end", "label_replace", "label_join", "absent"}
 
 // Labels of the target, not of the series.
 var ofTarget = []string{"node", "job", "pod", "container", "namespace", "instance"}
