@@ -96,9 +96,18 @@ func contextOf(flags *genericclioptions.ConfigFlags, config *rest.Config) string
 	return cmp.Or(ptr.Deref(flags.Context, ""), raw.CurrentContext, config.Host)
 }
 
-// quoted returns the flags that select a cluster and a user.
+// quoted returns the flags that select a cluster, a user, and whom the user acts as. Without one of them, a copied command
+// would run with other rights. The token and the password are variables of the shell instead: they must not appear on a
+// page, or in a shell's history.
 func quoted(flags *genericclioptions.ConfigFlags) string {
 	var words strings.Builder
+	add := func(name string, values ...string) {
+		for _, value := range values {
+			if value != "" {
+				words.WriteString(" --" + name + " '" + strings.ReplaceAll(value, "'", `'\''`) + "'")
+			}
+		}
+	}
 	for _, f := range []struct {
 		name  string
 		value *string
@@ -108,10 +117,28 @@ func quoted(flags *genericclioptions.ConfigFlags) string {
 		{"cluster", flags.ClusterName},
 		{"user", flags.AuthInfoName},
 		{"server", flags.APIServer},
+		{"tls-server-name", flags.TLSServerName},
+		{"certificate-authority", flags.CAFile},
+		{"client-certificate", flags.CertFile},
+		{"client-key", flags.KeyFile},
+		{"proxy-url", flags.ProxyURL},
+		{"username", flags.Username},
 		{"as", flags.Impersonate},
+		{"as-uid", flags.ImpersonateUID},
 	} {
-		if value := ptr.Deref(f.value, ""); value != "" {
-			words.WriteString(" --" + f.name + " '" + strings.ReplaceAll(value, "'", `'\''`) + "'")
+		add(f.name, ptr.Deref(f.value, ""))
+	}
+	add("as-group", ptr.Deref(flags.ImpersonateGroup, nil)...)
+	add("as-user-extra", ptr.Deref(flags.ImpersonateUserExtra, nil)...)
+	if ptr.Deref(flags.Insecure, false) {
+		words.WriteString(" --insecure-skip-tls-verify")
+	}
+	for _, secret := range []struct {
+		flag  string
+		value *string
+	}{{` --token "$TOKEN"`, flags.BearerToken}, {` --password "$PASSWORD"`, flags.Password}} {
+		if ptr.Deref(secret.value, "") != "" {
+			words.WriteString(secret.flag)
 		}
 	}
 	return words.String()

@@ -71,13 +71,13 @@ func TestReading(t *testing.T) {
 func TestFlagsOfTheCluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	flags := genericclioptions.NewConfigFlags(false)
-	server, user := "https://10.0.0.1:6443", "it's me"
-	flags.APIServer, flags.Impersonate = &server, &user
+	server, user, groups, token, insecure := "https://10.0.0.1:6443", "it's me", []string{"ops", "dev"}, "secret-of-mine", true
+	flags.APIServer, flags.Impersonate, flags.ImpersonateGroup, flags.BearerToken, flags.Insecure = &server, &user, &groups, &token, &insecure
 	to, err := With(flags)()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := ` --server 'https://10.0.0.1:6443' --as 'it'\''s me'`; to.Flags != want || to.Context != server {
+	if want := ` --server 'https://10.0.0.1:6443' --as 'it'\''s me' --as-group 'ops' --as-group 'dev' --insecure-skip-tls-verify --token "$TOKEN"`; to.Flags != want || to.Context != server {
 		t.Errorf("flags %s, want %s; context %q", to.Flags, want, to.Context)
 	}
 }

@@ -28,7 +28,10 @@ func (c *conversion) network(path string, in upstreamNetwork) []attachment {
 	d := out.interfaces.InterfacesDiscoveryConfig
 	discovers := d != nil && d.InterfaceAutoDiscovery != nil && *d.InterfaceAutoDiscovery
 	if in.NetworkNamespaces != nil {
-		if discovers {
+		switch {
+		case discovers && c.namespaced:
+			c.note(path+".interfaceSelector.interfacesDiscoveryConfig", "upstream's v0.6 doesn't implement discovery in a BpfApplication, and never attaches the program; the result is attached in the selected pods")
+		case discovers:
 			c.note(path+".networkNamespaces", "upstream's v0.6 ignores it with discovery, and attaches on the host and in every network namespace; the result is attached only in the selected pods")
 		}
 		out.containers = c.pods(path+".networkNamespaces", *in.NetworkNamespaces)

@@ -103,7 +103,11 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the address was used before, or is older than ten minutes", http.StatusUnauthorized)
 		return
 	}
-	answer, err := json.Marshal(view.Session{Key: key, Context: s.Cluster.Context, Flags: s.Cluster.Flags, Version: s.Version})
+	session := view.Session{Key: key, Context: s.Cluster.Context, Flags: s.Cluster.Flags, Version: s.Version}
+	if s.Components != cluster.DefaultComponents {
+		session.Components = s.Components
+	}
+	answer, err := json.Marshal(session)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

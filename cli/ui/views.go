@@ -196,9 +196,10 @@ func (s *Server) failingNodes(ctx context.Context, owner v1alpha1.BpfNodeOwner) 
 
 // followComponents reads the problems of the node components from time to time.
 func (s *Server) followComponents(ctx context.Context) {
-	const what = "problems of the node components"
+	const what = "problems of the components"
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		problems, err := why.Problems(ctx, s.Cluster, s.Components)
+		found, err := s.Cluster.Components(ctx, s.Components)
+		problems := why.Problems(found)
 		s.facts.change(func() {
 			s.facts.components = problems
 			delete(s.facts.sources, what)

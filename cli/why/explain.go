@@ -88,7 +88,7 @@ func Explain(f Facts) (Page, error) {
 		}
 		page.Nodes = append(page.Nodes, *node)
 	}
-	order := []State{Failed, NotReported, NoAgent, Outdated, Left, Idle, Attached}
+	order := []State{Failed, NotReported, NoAgent, Outdated, RollingOut, Left, Idle, Attached}
 	slices.SortStableFunc(page.Nodes, func(a, b Node) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State)), -cmp.Compare(len(a.Conflicts), len(b.Conflicts)))
 	})
@@ -182,8 +182,10 @@ func programs(f Facts) map[string]*Node {
 		case condition.Failed():
 			node.State = Failed
 		case status.OwnerGeneration != f.Object.GetGeneration() && node.State != Failed:
-			node.State = Outdated
-			node.Remarks = []string{"the agent hasn't processed the last change of the object yet"}
+			node.State, node.Remarks = Outdated, []string{"the agent hasn't processed the last change of the object yet"}
+			if held := heldBack(f, status.Node); held != "" {
+				node.State, node.Remarks = RollingOut, []string{held}
+			}
 		case condition.Idle():
 			idle[status.Node] = true
 		}
@@ -322,6 +324,9 @@ func compare(f Facts, selector labels.Selector, nodes map[string]*Node) []Count 
 			node.State, node.Remarks = NoAgent, noAgent(n)
 		case node == nil:
 			node = &Node{Name: n.Name, State: NotReported, Remarks: []string{"the node is selected, but its agent hasn't reported anything yet"}}
+			if held := heldBack(f, n.Name); held != "" {
+				node.State, node.Remarks = RollingOut, []string{held}
+			}
 			if agent != nil {
 				node.Remarks = append(node.Remarks, ailing(agent)...)
 			}

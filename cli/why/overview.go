@@ -5,16 +5,13 @@ package why
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/remedy"
@@ -194,22 +191,4 @@ func counted(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// Problems returns the problems of the node components in the ConfigMap of the namespace in which bpfman is installed,
-// with their solutions.
-func Problems(ctx context.Context, from client.Reader, namespace string) ([]string, error) {
-	var config corev1.ConfigMap
-	if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "bpfman-config"}, &config); err != nil {
-		return nil, err //nolint:wrapcheck // the caller adds what was read
-	}
-	var problems []string
-	for line := range strings.Lines(config.Annotations["bpfman.io/problems"]) {
-		problem := strings.TrimSpace(line)
-		if todo := remedy.For("", problem); todo != "" {
-			problem += ". To do: " + todo
-		}
-		problems = append(problems, problem)
-	}
-	return problems, nil
 }

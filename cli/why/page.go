@@ -62,7 +62,7 @@ type State string
 const (
 	Failed      State = "Failed"
 	NotReported State = "NotReported"
-	RollingOut  State = "RollingOut" // only of an object on all nodes
+	RollingOut  State = "RollingOut"
 	NoAgent     State = "NoAgent"
 	Outdated    State = "Outdated"
 	Left        State = "Left"

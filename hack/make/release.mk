@@ -160,7 +160,8 @@ RELEASE_URL ?= $(SOURCE)/releases/download/v$(VERSION)
 .PHONY: plugin-archives
 plugin-archives: build-release
 	@mkdir -p $(LOCALBIN)/release-files
-	@for plugin in $(PLUGINS); do dir=$$(dirname $$plugin); cp LICENSE cli/kubectl_complete-bpfman $$dir && \
+	@for plugin in $(PLUGINS); do dir=$$(dirname $$plugin); case $$plugin in *.exe) complete=kubectl_complete-bpfman.cmd ;; *) complete=kubectl_complete-bpfman ;; esac; \
+		cp LICENSE cli/$$complete $$dir && \
 		$(ARCHIVE) -C $$dir -c . | gzip -n >$(RELEASE_FILES)/kubectl-bpfman-$(VERSION)-$$(basename $$dir).tar.gz || exit 1; done
 	$(LOCALBIN)/release krew --version $(VERSION) --url $(RELEASE_URL) --template cli/krew.yaml --out $(RELEASE_FILES)/bpfman.yaml \
 		$(RELEASE_FILES)/kubectl-bpfman-$(VERSION)-*.tar.gz

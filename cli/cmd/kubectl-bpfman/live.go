@@ -30,7 +30,7 @@ func (f *liveFlags) addTo(command *cobra.Command, connect cluster.Connect, nodes
 
 // addNamespace adds the flag for the namespace of the operator and the node components.
 func addNamespace(command *cobra.Command, namespace *string) {
-	command.Flags().StringVar(namespace, "bpfman-namespace", "bpfman", "Namespace in which bpfman is installed.")
+	command.Flags().StringVar(namespace, "bpfman-namespace", cluster.DefaultComponents, "Namespace in which bpfman is installed.")
 }
 
 // inspectors returns the inspectors of the given nodes. If there are none, it uses the nodes of

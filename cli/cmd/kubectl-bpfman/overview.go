@@ -63,9 +63,9 @@ func (o whyOptions) overview(ctx context.Context, c *cluster.Cluster, streams ge
 		page.Objects = append(page.Objects, why.BriefOfPolicy("RolloutPolicy", p.Name, p.Status.Conditions))
 		return nil
 	}))
-	var err error
-	page.Components, err = why.Problems(ctx, c, o.components)
-	see("problems of the node components", err)
+	components, err := c.Components(ctx, o.components)
+	page.Components = why.Problems(components)
+	see("problems of the components", err)
 	page.Sort()
 	if o.format.Human() {
 		return page.Print(streams.Out, o.format.Wide())

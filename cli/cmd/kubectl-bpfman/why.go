@@ -107,16 +107,18 @@ func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, owner v1alph
 	}
 	facts.Nodes, err = cluster.All[corev1.Node](ctx, c, &corev1.NodeList{})
 	see("nodes", err)
+	components, err := c.Components(ctx, o.components)
+	facts.Problems = why.Problems(components)
+	elsewhere := apierrors.IsNotFound(err)
+	see("problems of the components", err)
 	facts.Agents, err = cluster.All[corev1.Pod](ctx, c, &corev1.PodList{}, client.InNamespace(o.components), cluster.NodePods)
-	if err == nil && len(facts.Agents) == 0 {
+	if err == nil && len(facts.Agents) == 0 && elsewhere {
 		facts.Agents = nil
 		err = fmt.Errorf("there is no agent in namespace %s: if bpfman is installed in another namespace, specify it with --bpfman-namespace", o.components)
 	}
 	see("agents", err)
 	facts.Pods, err = selectedPods(ctx, c, why.Selectors(facts.Object))
 	see("selected pods", err)
-	facts.Problems, err = why.Problems(ctx, c, o.components)
-	see("problems of the node components", err)
 	see("conflicts and volumes", inspect(ctx, c, &facts))
 	return facts, nil
 }

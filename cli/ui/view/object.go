@@ -121,7 +121,9 @@ type Session struct {
 	Key     string `json:"key"`
 	Context string `json:"context"`
 	Flags   string `json:"flags"`
-	Version string `json:"version"`
+	// Components is the namespace in which bpfman is installed. It is empty if this is the default.
+	Components string `json:"components"`
+	Version    string `json:"version"`
 }
 
 // Usage is what programs used in the last interval.

@@ -55,7 +55,7 @@ export function ObjectView(props: { route: Route }) {
 /** loaded is the message of the condition of a program about which there is nothing to say. */
 const loaded = "Successfully loaded bpfProgram";
 
-const healths: Record<string, string> = { Failed: "failed", NotReported: "unknown", NoAgent: "notready", Outdated: "conflict", Left: "unmatched", Idle: "unmatched", Attached: "healthy" };
+const healths: Record<string, string> = { Failed: "failed", NotReported: "unknown", NoAgent: "notready", Outdated: "conflict", RollingOut: "unmatched", Left: "unmatched", Idle: "unmatched", Attached: "healthy" };
 
 interface Group {
   names: string[];

@@ -50,6 +50,9 @@ export function OwnerLink(props: { owner: BpfNodeOwner; short?: boolean }) {
   return <a href={to("object", { kind, namespace, name })}>{label}</a>;
 }
 
+/** ofComponents matches the commands that need to know where bpfman is installed. */
+const ofComponents = /^(why|top|dump|trace|rollout (history|undo))\b/;
+
 /** Commands shows the commands of kubectl for a view. */
 export function Commands(props: { of: string[] }) {
   const [copied, setCopied] = useState("");
@@ -62,7 +65,8 @@ export function Commands(props: { of: string[] }) {
   return (
     <Section title="The kubectl command for this" class="commands">
       {props.of.map((short) => {
-        const command = `kubectl bpfman ${short}${session?.flags ?? ""}`;
+        const installed = session?.components && ofComponents.test(short) ? ` --bpfman-namespace ${session.components}` : "";
+        const command = `kubectl bpfman ${short}${session?.flags ?? ""}${installed}`;
         return (
           <div class="command" key={command}>
             <code tabIndex={0}>{command}</code>
