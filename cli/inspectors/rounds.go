@@ -26,6 +26,7 @@ func (r *Rounds[Answer]) Answered(node string, answer Answer) error {
 		r.answers = map[string]Answer{}
 	}
 	r.answers[node] = answer
+	delete(r.ended, node) // it answers again
 	return r.show()
 }
 

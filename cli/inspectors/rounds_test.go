@@ -23,6 +23,7 @@ func TestRounds(t *testing.T) {
 		"one never answers":      {[]string{"a", "b", "-c", "a", "b"}, []string{"map[a:0 b:1] 1", "map[a:3 b:4] 1"}},
 		"one ends later":         {[]string{"a", "b", "c", "a", "-b", "c", "a", "c"}, []string{"map[a:0 b:1 c:2] 0", "map[a:3 c:5] 1", "map[a:6 c:7] 1"}},
 		"one answers repeatedly": {[]string{"a", "a", "b", "c"}, []string{"map[a:1 b:2 c:3] 0"}},
+		"one answers again":      {[]string{"a", "b", "c", "-c", "a", "b", "c", "a", "b", "c"}, []string{"map[a:0 b:1 c:2] 0", "map[a:4 b:5] 1", "map[a:7 b:8 c:6] 0"}},
 		"none answers":           {[]string{"-a", "-b", "-c"}, []string{"map[] 3"}},
 	} {
 		t.Run(name, func(t *testing.T) {

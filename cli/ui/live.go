@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
 	"github.com/bpfman/bpfman-operator/cli/ui/view"
 	"github.com/bpfman/bpfman-operator/internal/live"
@@ -48,10 +50,45 @@ func (s *Server) usage(ctx context.Context, r *http.Request, send func(any) erro
 	}
 	m := &measurement{key: s.keyOf(node), of: found.Count(), asked: len(asked), send: send}
 	rounds := inspectors.Rounds[live.Usage]{Asked: len(asked), Show: m.show}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
-		err := inspectors.AskUsage(ctx, i, interval, func(u live.Usage) error { return rounds.Answered(i.Node, u) })
-		return rounds.Ended(i.Node, cmp.Or(err, fmt.Errorf("node %s: %w", i.Node, errEnded)))
+		for pause := firstAgain; ; pause = min(2*pause, lastAgain) {
+			err := inspectors.AskUsage(ctx, i, interval, func(u live.Usage) error { return rounds.Answered(i.Node, u) })
+			if err := rounds.Ended(i.Node, cmp.Or(err, fmt.Errorf("node %s: %w", i.Node, errEnded))); err != nil {
+				end() // none of the others answers either, or the browser has left
+				return err
+			}
+			if i, err = s.restarted(ctx, i.Node, pause); err != nil {
+				return nil // the view ends
+			}
+		}
 	})
+}
+
+// How long to wait before an inspector that has ended is looked for, the first time and at most. A search lists the pods
+// of all nodes.
+const (
+	firstAgain = 10 * time.Second
+	lastAgain  = 5 * time.Minute
+)
+
+// restarted waits until a node has an inspector again, which it looks for at an interval. It returns an error when the
+// context ends.
+func (s *Server) restarted(ctx context.Context, node string, every time.Duration) (found inspectors.Inspector, err error) {
+	err = wait.PollUntilContextCancel(ctx, every, false, func(ctx context.Context) (bool, error) {
+		all, err := inspectors.Find(ctx, s.Cluster, s.Components)
+		if err != nil {
+			return false, nil //nolint:nilerr // the next attempt can succeed
+		}
+		on, err := all.On(node)
+		if err != nil {
+			return false, nil //nolint:nilerr // the same
+		}
+		found = on[0]
+		return true, nil
+	})
+	return found, err
 }
 
 var errEnded = errors.New("the inspector no longer answers")

@@ -38,8 +38,8 @@ func (s *Server) node(ctx context.Context, r *http.Request, send func(any) error
 	name := r.URL.Query().Get("name")
 	var last, shown string
 	var at time.Time
-	var read *v1alpha1.BpfNode
-	return s.facts.onChange(ctx, clusterPace, func(f *facts) error {
+	read := &v1alpha1.BpfNode{}
+	return s.facts.onChange(ctx, objectPace, func(f *facts) error {
 		all := f.now()
 		cell, known := all.Cell(name)
 		if !known && len(all.Reading) == 0 {
@@ -56,12 +56,12 @@ func (s *Server) node(ctx context.Context, r *http.Request, send func(any) error
 			return nil
 		}
 		shown, at = state, time.Now()
-		if version != last || read == nil {
-			last, read = version, &v1alpha1.BpfNode{}
-			if version != "" {
-				if err := s.Cluster.BpfNodes(ctx, []string{name}, func(n *v1alpha1.BpfNode) error { read = n; return nil }); err != nil {
-					problems.Unseen = append(problems.Unseen, told(err))
-				}
+		if version == "" {
+			last, read = "", &v1alpha1.BpfNode{}
+		} else if version != last {
+			err := s.Cluster.BpfNodes(ctx, []string{name}, func(n *v1alpha1.BpfNode) error { last, read = version, n; return nil })
+			if err != nil { // what was read before is better than nothing, until the next attempt
+				problems.Unseen = append(problems.Unseen, told(err))
 			}
 		}
 		pods, err := cluster.All[corev1.Pod](ctx, s.Cluster, &corev1.PodList{}, client.MatchingFields{"spec.nodeName": name}) // whose volumes can contain maps
@@ -83,12 +83,11 @@ func (s *Server) object(ctx context.Context, r *http.Request, send func(any) err
 	nodes := map[string]*v1alpha1.BpfNode{}
 	return s.facts.onChange(ctx, objectPace, func(f *facts) error {
 		// Only a change of this object, or time, makes another look worth its requests.
-		now := f.object(owner)
-		if now == shown && time.Since(at) < objectPace/2 {
+		now, all := f.object(owner), f.now()
+		if now == shown && time.Since(at) < paceOf(len(all.Machines)) {
 			return nil
 		}
 		shown, at = now, time.Now()
-		all := f.now()
 		facts, page, err := s.Explain(ctx, owner, all.ConflictsOf(owner))
 		if err != nil {
 			return err
@@ -103,6 +102,13 @@ func (s *Server) object(ctx context.Context, r *http.Request, send func(any) err
 		}
 		return send(view.ObjectOf(page, facts, nodes, revisions, all.Events, problems))
 	})
+}
+
+// paceOf is the minimum interval between two looks at an object that hasn't changed. Each look lists the nodes and the
+// agents, so the API server's work for an open page must not grow with them.
+func paceOf(nodes int) time.Duration {
+	const perNode = 20 * time.Millisecond
+	return max(objectPace/2, time.Duration(nodes)*perNode)
 }
 
 // maxInventories is the maximum number of nodes whose BpfNodes a view of an object reads.

@@ -37,6 +37,7 @@ const (
 	durations = 601 // an array of counts
 	latencies = 602 // counts by a key with a slot
 	opaque    = 603 // per CPU, without BTF
+	cookies   = 604 // numbers that need 64 bits, and an entry that comes and goes
 )
 
 // inspectors adds the pods of inspectors, and a kubelet that answers for them.
@@ -165,6 +166,13 @@ func dump(answers *json.Encoder, id string, n uint64) error {
 		m = live.Map{ID: latencies, Name: "bio_latency", Type: "hash", KeySize: 8, ValueSize: 8, MaxEntries: 1024, HasBTF: true}
 		for k := range uint64(20) {
 			lines = append(lines, entry(fmt.Sprintf(`{"disk": "sda", "slot": %d}`, k), strconv.FormatUint(k*(20-k)*7+n, 10)))
+		}
+	case strconv.Itoa(cookies):
+		// Two keys and values that differ only in their lowest bit, and an entry that every second dump lacks.
+		m = live.Map{ID: cookies, Name: "cookies", Type: "hash", KeySize: 8, ValueSize: 8, MaxEntries: 1024, HasBTF: true}
+		lines = []live.DumpLine{entry("18446744073709551615", "9223372036854775809"), entry("18446744073709551614", "9223372036854775808")}
+		if n%2 == 0 {
+			lines = append(lines, entry("7", "5000000"))
 		}
 	default:
 		m = live.Map{ID: opaque, Name: "opaque", Type: "percpu_array", KeySize: 4, ValueSize: 4, MaxEntries: 1, PerCPU: true}

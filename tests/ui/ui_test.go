@@ -142,6 +142,7 @@ var views = []view{
 	{"map", fmt.Sprintf("#/map?node=%s&id=%d", current, counters), `document.querySelectorAll(".scroller tbody tr").length === 12 && document.querySelectorAll(".rate .spark polyline").length > 0 && document.querySelectorAll(".cpus rect").length === 48`},
 	{"array", fmt.Sprintf("#/map?node=%s&id=%d", current, durations), `document.querySelectorAll(".histogram tr").length === 25 && ` + shows("each bar is a power of two") + " && " + shows("2.0k")},
 	{"slots", fmt.Sprintf("#/map?node=%s&id=%d", current, latencies), shows("Histogram of disk=sda")},
+	{"cookies", fmt.Sprintf("#/map?node=%s&id=%d", current, cookies), shows("18446744073709551615") + " && " + shows("18446744073709551614") + " && " + shows("9,223,372,036,854,775,809") + ` && document.querySelectorAll(".rate .spark").length === 3 && ![...document.querySelectorAll(".rate")].some(r => r.innerText.includes("/s"))`},
 	{"opaque", fmt.Sprintf("#/map?node=%s&id=%d", current, opaque), shows("no BTF") + " && " + shows("[0x01000000 0x02000000]")},
 	{"old", "#/node?name=" + old, `document.querySelectorAll(".box").length > 40 && ` + shows("the inspector is older than this command")},
 	{"oldmap", fmt.Sprintf("#/map?node=%s&id=%d", old, counters), shows("the inspector is older than this command") + " && " + shows("kubectl bpfman dump")},
@@ -178,6 +179,9 @@ func TestViews(t *testing.T) {
 		s.next(t)
 	}
 	t.Run("keyboard", func(t *testing.T) { keyboard(t, s) })
+	fmt.Fprintln(s.input)
+	s.next(t)
+	t.Run("filters", func(t *testing.T) { filtered(t, s) })
 	fmt.Fprintln(s.input)
 	s.next(t)
 	t.Run("change", func(t *testing.T) { change(t, s, cluster) })
@@ -291,6 +295,30 @@ func ended(t *testing.T) {
 	await(t, ctx, shows("It works once"))
 	chromium.Do(t, ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(again.address()))
 	await(t, ctx, `document.querySelectorAll(".map a").length === 60`)
+
+	// An address that is pasted into the same tab, which doesn't load the page.
+	must.Succeed(t, again.command.Process.Kill())
+	_ = again.command.Wait()
+	pasted := start(t, envtest.Kubeconfig(t), "--port", s.origin[strings.LastIndex(s.origin, ":")+1:])
+	await(t, ctx, shows("The session has ended."))
+	chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](fmt.Sprintf("void (location.href = %q)", pasted.address())))
+	await(t, ctx, `!`+shows("The session has ended.")+` && document.querySelectorAll(".map a").length === 60`)
+}
+
+// filtered types a text, and selects another filter before the text is applied. Both are applied, and Back empties both.
+func filtered(t *testing.T, s *server) {
+	t.Helper()
+	ctx, _ := s.open(t)
+	await(t, ctx, `document.querySelectorAll("table tbody tr").length > 10`)
+	visit(t, ctx, "#/cluster?owner=", `document.querySelectorAll("table tbody tr").length > 10`)
+	chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](`void (() => {
+		const find = document.querySelector("input[type=search]"), owner = [...document.querySelectorAll("label.filter")].find(l => l.innerText.startsWith("Owner")).querySelector("select");
+		find.value = "dns"; find.dispatchEvent(new Event("input", {bubbles: true}));
+		setTimeout(() => { owner.value = owner.options[1].value; owner.dispatchEvent(new Event("change", {bubbles: true})); }, 20);
+	})()`))
+	await(t, ctx, `new URLSearchParams(location.hash.split("?")[1]).get("text") === "dns" && !!new URLSearchParams(location.hash.split("?")[1]).get("owner")`)
+	chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](`void history.back()`))
+	await(t, ctx, `document.querySelector("input[type=search]").value === "" && document.querySelectorAll("table tbody tr").length > 10`)
 }
 
 // expired serves the page with credentials that expire. The page says so where it reads something, and shows what it

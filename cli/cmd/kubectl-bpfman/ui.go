@@ -6,9 +6,13 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -16,6 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
 	"github.com/bpfman/bpfman-operator/cli/ui"
 	"github.com/bpfman/bpfman-operator/cli/ui/view"
 	"github.com/bpfman/bpfman-operator/cli/why"
@@ -80,12 +85,27 @@ func (o uiOptions) run(ctx context.Context, connect cluster.Connect, streams gen
 		}
 		say()
 		fmt.Fprintln(streams.ErrOut, "The address works once. For another one, press Enter. To end, press Ctrl+C.")
-		go func() {
-			for lines := bufio.NewScanner(streams.In); lines.Scan(); {
-				say()
-			}
-		}()
+		terminal.ReadInBackground()
+		go onEnter(ctx, streams.In, say)
 	})
+}
+
+// onEnter calls say for each line. In the background of a shell, it waits until the command is in the foreground again.
+func onEnter(ctx context.Context, in io.Reader, say func()) {
+	for {
+		lines := bufio.NewScanner(in)
+		for lines.Scan() {
+			say()
+		}
+		if !errors.Is(lines.Err(), syscall.EIO) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // explain explains an object.

@@ -10,9 +10,14 @@ const stored = "session";
 /** session is what the server gave for the token in the address, or what it gave earlier in this tab. */
 export let session: Session | undefined;
 
+/** tokenIn is the token in an address, if it is one that the server printed. */
+export function tokenIn(hash: string): string | undefined {
+  return /^#token=(\w+)$/.exec(hash)?.[1];
+}
+
 /** open exchanges the token in the address. It returns an explanation if there is no session. */
 export async function open(): Promise<string | undefined> {
-  const token = /^#token=(\w+)$/.exec(location.hash)?.[1];
+  const token = tokenIn(location.hash);
   if (token) {
     history.replaceState(null, "", location.pathname + "#/cluster");
     const response = await fetch("session", { method: "POST", body: JSON.stringify({ token }) });
@@ -41,15 +46,25 @@ export interface Stream<T> {
 const firstRetry = 1000;
 const lastRetry = 15_000;
 
-/** useStream follows a view until another one is asked for. An empty path asks for nothing. */
-export function useStream<T>(path: string, take?: (view: T) => void): Stream<T> {
+/** exact parses JSON without rounding: integers that a number can't hold exactly become bigints. Browsers that don't
+ * pass the source of a value round it. */
+export function exact(json: string): unknown {
+  const whole = (_: string, value: unknown, context?: { source: string }) =>
+    typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "") ? BigInt(context?.source ?? "") : value;
+  return JSON.parse(json, whole);
+}
+
+/** useStream follows a view until another one is asked for. An empty path asks for nothing. parse is JSON.parse, or
+ * exact for content of maps. */
+export function useStream<T>(path: string, take?: (view: T) => void, parse: (json: string) => unknown = JSON.parse): Stream<T> {
   const [state, setState] = useState<Stream<T> & { path: string }>({ path });
   useEffect(() => {
     if (!path) return undefined;
     const end = new AbortController();
     const update = (change: Stream<T>) =>
       setState((old) => (old.path === path ? { ...old, ...change, path } : { ...change, path }));
-    void follow<T>(path, end.signal, (view) => {
+    void follow(path, end.signal, (data) => {
+      const view = parse(data) as T;
       take?.(view);
       update({ view, problem: undefined, at: Date.now() });
     }, (problem, ended) => update({ problem, ended }));
@@ -58,8 +73,32 @@ export function useStream<T>(path: string, take?: (view: T) => void): Stream<T> 
   return state.path === path ? state : {};
 }
 
-async function follow<T>(path: string, signal: AbortSignal, take: (view: T) => void, fail: (problem: string, ended: boolean) => void) {
-  for (let wait = firstRetry; !signal.aborted; wait = Math.min(wait * 2, lastRetry)) {
+/** whileVisible returns a signal that aborts when the other one does, or when the page is hidden. */
+function whileVisible(end: AbortSignal): AbortSignal {
+  const hidden = new AbortController();
+  const check = () => document.hidden && hidden.abort();
+  document.addEventListener("visibilitychange", check, { signal: hidden.signal });
+  end.addEventListener("abort", () => hidden.abort(), { signal: hidden.signal });
+  return hidden.signal;
+}
+
+/** visible waits until the page is visible. */
+async function visible(end: AbortSignal): Promise<void> {
+  while (document.hidden && !end.aborted) {
+    await new Promise((resolve) => {
+      document.addEventListener("visibilitychange", resolve, { once: true });
+      end.addEventListener("abort", resolve, { once: true });
+    });
+  }
+}
+
+/** follow reads a stream while the page is visible. A browser opens at most six connections to a server, so hidden tabs
+ * must leave them to others. */
+async function follow(path: string, end: AbortSignal, take: (data: string) => void, fail: (problem: string, ended: boolean) => void) {
+  for (let wait = firstRetry; !end.aborted; wait = Math.min(wait * 2, lastRetry)) {
+    await visible(end);
+    if (end.aborted) return;
+    const signal = whileVisible(end);
     try {
       const response = await fetch(path, { signal, headers: { Authorization: "Bearer " + (session?.key ?? "") } });
       if (!response.ok || !response.body) {
@@ -71,13 +110,17 @@ async function follow<T>(path: string, signal: AbortSignal, take: (view: T) => v
           if (event === "problem") problem = JSON.parse(data) as string;
           else {
             wait = firstRetry;
-            take(JSON.parse(data) as T);
+            take(data);
           }
         });
         fail(problem ?? "The server has ended the view.", false);
       }
     } catch {
       if (!signal.aborted) fail("kubectl bpfman ui doesn't answer: it has ended, or this machine was suspended.", false);
+    }
+    if (signal.aborted) {
+      wait = firstRetry / 2;
+      continue; // the page was hidden: read again as soon as it is visible
     }
     await new Promise((resolve) => setTimeout(resolve, wait));
   }

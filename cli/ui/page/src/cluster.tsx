@@ -70,17 +70,20 @@ function Totals(props: { view: views.Cluster; usage?: views.Usage }) {
 function Filters(props: { query: URLSearchParams; choices: views.Choices }) {
   const { query, choices } = props;
   const [typed, setTyped] = useState(query.get("text") ?? "");
-  const set = (name: string, value: string) => {
+  const applied = query.get("text") ?? "";
+  const value = (name: string) => query.get(name) ?? "";
+  // What is typed is applied with whatever else is selected meanwhile.
+  const set = (name: string, chosen: string) => {
     const parameters: Record<string, string> = {};
-    for (const f of filters) parameters[f] = f === name ? value : (query.get(f) ?? "");
+    for (const f of filters) parameters[f] = f === name ? chosen : f === "text" ? typed : value(f);
     location.hash = to("cluster", parameters);
   };
+  useEffect(() => setTyped(applied), [applied]); // by Back, or by a link
   useEffect(() => {
-    if (typed === (query.get("text") ?? "")) return undefined;
+    if (typed === applied) return undefined;
     const timer = setTimeout(() => set("text", typed), 200);
     return () => clearTimeout(timer);
-  }, [typed]);
-  const value = (name: string) => query.get(name) ?? "";
+  }, [typed, query.toString()]);
   return (
     <form class="filters" aria-label="Filters" onSubmit={(e) => e.preventDefault()}>
       <label class="filter search"><span>Find</span>

@@ -4,7 +4,7 @@
 const whole = new Intl.NumberFormat("en");
 
 /** count formats an integer. */
-export function count(n: number): string {
+export function count(n: number | bigint): string {
   return whole.format(n);
 }
 
@@ -13,13 +13,13 @@ export function plural(n: number, thing: string): string {
   return `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 }
 
-/** short formats a number with three digits, such as 12.3k. */
+/** short formats a number with at most three digits, such as 12.3k. */
 export function short(n: number): string {
   const sign = n < 0 ? "−" : "";
   let size = Math.abs(n);
   for (const unit of ["", "k", "M", "G", "T", "P"]) {
     if (size < 999.5) {
-      const digits = unit === "" && Number.isInteger(size) ? 0 : size < 9.95 ? 1 : 0;
+      const digits = unit === "" && Number.isInteger(size) ? 0 : size < 99.95 ? 1 : 0;
       return sign + size.toFixed(digits) + unit;
     }
     size /= 1000;
@@ -65,5 +65,5 @@ export function text(value: unknown): string {
   if (value !== null && typeof value === "object") {
     return Object.entries(value).map(([name, of]) => `${name}=${text(of)}`).join(" ");
   }
-  return typeof value === "number" && Number.isInteger(value) ? String(value) : JSON.stringify(value);
+  return typeof value === "bigint" || (typeof value === "number" && Number.isInteger(value)) ? String(value) : JSON.stringify(value);
 }

@@ -5,7 +5,7 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./page.css";
-import { open, session, to, useRoute } from "./api";
+import { open, session, to, tokenIn, useRoute } from "./api";
 import { ClusterView } from "./cluster";
 import { MapView } from "./map";
 import { NodeView } from "./node";
@@ -55,5 +55,7 @@ function Closed(props: { why: string }) {
   return <main class="closed"><h1>bpfman</h1><p>{props.why}</p><p>Open the address that <code>kubectl bpfman ui</code> prints. It works once. For another one, press Enter where the command runs.</p></main>;
 }
 
+// A new address that is pasted into an open tab only changes the part that isn't loaded again.
+addEventListener("hashchange", () => tokenIn(location.hash) && location.reload());
 const problem = await open().catch((error: unknown) => String(error));
 render(problem ? <Closed why={problem} /> : <Page />, document.getElementById("page") as HTMLElement);

@@ -3,7 +3,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { to, useStream } from "./api";
+import { exact, to, useStream } from "./api";
 import type { Route } from "./api";
 import { count, plural, short, text } from "./format";
 import { Commands, CPUs, Facts, Loading, Problems, Section, Spark, Table, useHistory } from "./parts";
@@ -13,7 +13,7 @@ import type * as views from "./views";
 export function MapView(props: { route: Route }) {
   const { query } = props.route;
   const node = query.get("node") ?? "", name = query.get("name") ?? "";
-  const stream = useStream<views.Dump>("api/map?" + query.toString());
+  const stream = useStream<views.Dump>("api/map?" + query.toString(), undefined, exact);
   const dump = stream.view;
   const history = useHistory(span / 2 + 1);
   const rates = useRates(dump, history.add);
@@ -40,31 +40,54 @@ export function MapView(props: { route: Route }) {
   );
 }
 
+type Figure = number | bigint;
+
+function isFigure(value: unknown): value is Figure {
+  return typeof value === "number" || typeof value === "bigint";
+}
+
 /** numbers returns the numbers in a value, by the path of their fields. */
-function numbers(value: unknown, path = ""): Record<string, number> {
-  if (typeof value === "number") return { [path]: value };
+function numbers(value: unknown, path = ""): Record<string, Figure> {
+  if (isFigure(value)) return { [path]: value };
   if (value === null || typeof value !== "object" || Array.isArray(value)) return {};
   return Object.assign({}, ...Object.entries(value).map(([name, of]) => numbers(of, path ? path + "." + name : name)));
 }
 
 const series = (key: string, field: string) => key + "\u0000" + field;
 
-/** useRates returns the change of each number per second, between the last two dumps. */
+/** difference subtracts without rounding the operands. */
+function difference(a: Figure, b: Figure): number {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return Number.isInteger(Number(a)) && Number.isInteger(Number(b)) ? Number(BigInt(a) - BigInt(b)) : Number(a) - Number(b);
+}
+
+/** remembered is how long a key that a dump lacks is remembered, in milliseconds. A dump of a map that changes can lack
+ * keys that are there. */
+const remembered = 10_000;
+
+/** useRates returns the change of each number per second, since the last dump that had it. A number that is new has no
+ * rate, because what it was before isn't known. */
 function useRates(dump: views.Dump | undefined, add: (figures: Record<string, number>) => void): Record<string, number> {
-  const last = useRef<{ at: number; of: Record<string, number>; id: number } | undefined>(undefined);
+  const last = useRef<{ at: number; of: Map<string, { at: number; n: Figure }>; id: number } | undefined>(undefined);
   const [rates, setRates] = useState<Record<string, number>>({});
   useEffect(() => {
     if (!dump) return;
-    const now = { at: new Date(dump.at).getTime(), of: {} as Record<string, number>, id: dump.map.id };
-    for (const e of dump.entries) {
-      for (const [field, n] of Object.entries(numbers(e.value))) now.of[series(text(e.key), field)] = n;
-    }
-    const before = last.current;
-    last.current = now;
-    if (!before || before.id !== now.id || now.at <= before.at) return;
-    const seconds = (now.at - before.at) / 1000;
+    const at = new Date(dump.at).getTime();
+    const known = last.current?.id === dump.map.id ? last.current.of : new Map<string, { at: number; n: Figure }>();
+    if (last.current?.id === dump.map.id && at <= last.current.at) return;
+    const of = new Map([...known].filter(([, before]) => at - before.at <= remembered));
     const next: Record<string, number> = {};
-    for (const [key, n] of Object.entries(now.of)) next[key] = (n - (before.of[key] ?? 0)) / seconds;
+    for (const e of dump.entries) {
+      for (const [field, n] of Object.entries(numbers(e.value))) {
+        const key = series(text(e.key), field);
+        const before = known.get(key);
+        if (before) next[key] = difference(n, before.n) / ((at - before.at) / 1000);
+        of.set(key, { at, n });
+      }
+    }
+    const first = !last.current || last.current.id !== dump.map.id;
+    last.current = { at, of, id: dump.map.id };
+    if (first) return;
     add(next);
     setRates(next);
   }, [dump]);
@@ -80,7 +103,7 @@ function Content(props: { dump: views.Dump; rates: Record<string, number>; histo
     return [...all].slice(0, 4);
   }, [dump]);
   if (dump.entries.length === 0) return <p class="empty">The map has no entries.</p>;
-  const columns: Column<views.Entry>[] = [{ name: "Key", cell: (e) => <code>{text(e.key)}</code>, by: (e) => (typeof e.key === "number" ? e.key : text(e.key)) }];
+  const columns: Column<views.Entry>[] = [{ name: "Key", cell: (e) => <code>{text(e.key)}</code>, by: (e) => (isFigure(e.key) ? e.key : text(e.key)) }];
   for (const f of fields) {
     const rate = (e: views.Entry) => rates[series(text(e.key), f)] ?? 0;
     columns.push(
@@ -93,7 +116,7 @@ function Content(props: { dump: views.Dump; rates: Record<string, number>; histo
   if (fields.length === 0) columns.push({ name: "Value", cell: (e) => <code title={text(whole(e))}>{text(whole(e))}</code>, by: (e) => text(whole(e)) });
   const field = fields[0];
   if (dump.map.perCPU && field !== undefined) {
-    columns.push({ name: "By CPU", cell: (e) => <CPUs values={(e.perCPU ?? []).map((v) => numbers(v)[field] ?? 0)} what={field} />, minor: true });
+    columns.push({ name: "By CPU", cell: (e) => <CPUs values={(e.perCPU ?? []).map((v) => Number(numbers(v)[field] ?? 0))} what={field} />, minor: true });
   }
   return (
     <>

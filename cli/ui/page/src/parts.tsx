@@ -113,7 +113,7 @@ export interface Column<T> {
   name: string;
   cell: (row: T) => ComponentChildren;
   /** by returns what rows are sorted by. */
-  by?: (row: T) => string | number;
+  by?: (row: T) => string | number | bigint;
   number?: boolean;
   /** minor columns aren't shown on a phone. */
   minor?: boolean;

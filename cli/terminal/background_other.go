@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build !unix
+
+package terminal
+
+// ReadInBackground does nothing: without job control, nothing stops a process that reads from the terminal.
+func ReadInBackground() {}
