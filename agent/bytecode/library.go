@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/lru"
 
+	"github.com/bpfman/bpfman-operator/agent/interrupt"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
@@ -252,7 +253,7 @@ func (l *Library) run(ctx context.Context, key string, lasting bool, read func(c
 	l.runs.Add(key, r)
 	go func() {
 		defer close(r.done)
-		r.found, r.err = read(ctx)
+		r.found, r.err = read(interrupt.Without(ctx)) // others wait for it too
 		r.until = time.Now().Add(holds)
 	}()
 	return r, false

@@ -345,13 +345,16 @@ func (s *Store) Open() error {
 	return nil
 }
 
-// Clear removes everything from the store.
-func (s *Store) Clear() error {
+// Clear removes everything from the store, except what others keep in its directory, by name.
+func (s *Store) Clear(except ...string) error {
 	entries, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, entry := range entries {
+		if slices.Contains(except, entry.Name()) {
+			continue
+		}
 		err = errors.Join(err, os.RemoveAll(filepath.Join(s.Dir, entry.Name())))
 	}
 	if err != nil {

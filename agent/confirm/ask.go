@@ -5,58 +5,166 @@ package confirm
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 )
 
-// Response is how the API server responded.
+// Response is what came back from an API server.
 type Response int
 
 const (
 	// Silent means that nothing came back.
 	Silent Response = iota
-	// Refused means that its host refused the connection: the network works, but the API server doesn't run.
-	Refused
-	// Responded means that it responded, with any status.
+	// Reached means that the network works, but that no API server responded: its host refused the connection, or TLS failed,
+	// for example because the node's clock is wrong.
+	Reached
+	// Responded means that an API server responded, with any status.
 	Responded
 )
 
-// Asker returns a function that requests the version of the API server, over a new connection each time. Every client may
-// request it.
-func Asker(config *rest.Config) (func(context.Context) Response, error) {
-	tls, err := rest.TLSConfigFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("configure TLS to the API server: %w", err)
+// responseOf returns what an error of a request shows about the network. A connection that breaks shows nothing: a network
+// program can cause that.
+func responseOf(err error) Response {
+	var (
+		untrusted *tls.CertificateVerificationError
+		failed    *net.OpError
+	)
+	switch {
+	case err == nil:
+		return Responded
+	case errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &untrusted):
+		return Reached
+	case errors.As(err, &failed) && failed.Op == "remote error": // crypto/tls: an alert of the peer
+		return Reached
 	}
+	return Silent
+}
+
+// Asker sends requests to API servers. It can be used concurrently.
+type Asker struct {
+	config *rest.Config
+	base   *url.URL
+	// known are the API servers of the cluster.
+	known *servers
+	// tls is the last TLS configuration that could be read.
+	tls atomic.Pointer[tls.Config]
+}
+
+// NewAsker returns an Asker with the configuration of a client. File remembers the addresses of the API servers for the next
+// process, or is "".
+func NewAsker(config *rest.Config, file string) (*Asker, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("find the API server's URL: %w", err)
 	}
-	transport := &http.Transport{TLSClientConfig: tls, DisableKeepAlives: true, Proxy: config.Proxy, DialContext: config.Dial}
+	a := &Asker{config: config, base: base, known: openServers(file)}
+	certificates, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("configure TLS to the API server: %w", err)
+	}
+	a.tls.Store(certificates)
+	return a, nil
+}
+
+// Ask sends requests over new connections. On a node with an API server, a response of that one doesn't show that the network
+// works. If there are others, one of them must respond.
+func (a *Asker) Ask(ctx context.Context) Response {
+	a.reload(ctx)
+	peers := a.known.peers()
+	var listed Response
+	responses := make([]Response, len(peers))
+	enough, stop := context.WithCancel(ctx)
+	defer stop()
+	var asking sync.WaitGroup
+	asking.Go(func() { listed = a.list(enough) })
+	for n, peer := range peers {
+		asking.Go(func() {
+			if responses[n] = a.version(enough, peer); responses[n] == Responded {
+				stop()
+			}
+		})
+	}
+	asking.Wait()
+	switch {
+	case len(peers) > 0:
+		return slices.Max(responses)
+	case len(a.known.peers()) > 0: // listed for the first time
+		return a.Ask(ctx)
+	}
+	return listed
+}
+
+// reload reads the files of the TLS configuration again. Certificates are replaced while the agent runs.
+func (a *Asker) reload(ctx context.Context) {
+	config, err := rest.TLSConfigFor(a.config)
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Info("Failed to read the certificates for the API server; using the previous ones", "reason", err.Error())
+		return
+	}
+	a.tls.Store(config)
+}
+
+// list requests the list of API servers from the cluster's address of them, and remembers it.
+func (a *Asker) list(ctx context.Context) Response {
+	transport := a.transport()
+	transport.Proxy = a.config.Proxy
 	if transport.Proxy == nil {
 		transport.Proxy = http.ProxyFromEnvironment
 	}
-	client := &http.Client{Transport: transport}
-	url := base.JoinPath("version").String()
-	return func(ctx context.Context) Response {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-		if err != nil {
-			return Silent
-		}
-		response, err := client.Do(request)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return Refused
-		}
-		if err != nil {
-			return Silent
-		}
-		defer func() { _ = response.Body.Close() }()
-		_, _ = io.CopyN(io.Discard, response.Body, 1<<10)
-		return Responded
-	}, nil
+	authenticated, err := rest.HTTPWrappersForConfig(a.config, transport)
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Info("Failed to authenticate a request for the list of API servers", "reason", err.Error())
+		authenticated = transport
+	}
+	status, body, err := get(ctx, authenticated, a.base.JoinPath(serversPath).String())
+	if err == nil && status == http.StatusOK {
+		a.known.learn(ctx, body)
+	}
+	return responseOf(err)
+}
+
+// version requests the version of the API server at an address. Every client may request it.
+func (a *Asker) version(ctx context.Context, address string) Response {
+	transport := a.transport()
+	if transport.TLSClientConfig == nil {
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if transport.TLSClientConfig.ServerName == "" { // the certificates of all API servers have the name of the cluster's address
+		transport.TLSClientConfig.ServerName = a.base.Hostname()
+	}
+	_, _, err := get(ctx, transport, "https://"+address+"/version")
+	return responseOf(err)
+}
+
+func (a *Asker) transport() *http.Transport {
+	return &http.Transport{TLSClientConfig: a.tls.Load().Clone(), DisableKeepAlives: true, DialContext: a.config.Dial}
+}
+
+// get returns the status and the beginning of the body of a response.
+func get(ctx context.Context, transport http.RoundTripper, address string) (status int, body []byte, err error) {
+	const most = 1 << 16
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask the API server: %w", err)
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask the API server: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, _ = io.ReadAll(io.LimitReader(response.Body, most)) // the status is the response
+	return response.StatusCode, body, nil
 }

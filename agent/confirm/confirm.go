@@ -4,7 +4,9 @@
 package confirm
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -36,18 +39,22 @@ const (
 // Changes confirms the versions of objects whose network programs the agent attaches, or undoes them. Its methods can
 // be called concurrently. The zero value confirms nothing, and has no records.
 type Changes struct {
-	// Limit is the time limit for a response of the API server.
+	// Limit is the time limit for a response of the API server. Without one, each version counts as confirmed.
 	Limit time.Duration
 	// Ask sends a request to the API server over a new connection.
 	Ask func(ctx context.Context) Response
-	// Undo unloads an object's programs, and runs its previous version instead if that isn't nil.
-	Undo func(ctx context.Context, key program.Key, previous *Version) error
+	// Undo unloads the programs of objects, and runs their previous versions instead if these aren't nil. It returns the
+	// errors of those for which that failed.
+	Undo func(ctx context.Context, previous map[program.Key]*Version) map[program.Key]error
 	// Changed is called when another version of an object is to run, or the reason for that has changed.
 	Changed func(program.Key)
 
 	journal *journal
 	boot    string
-	wake    chan struct{}
+	// uptime is the time since the node's boot. It continues while the agent doesn't run, unlike its monotonic clock, and
+	// can't be set, unlike the wall clock.
+	uptime func() time.Duration
+	wake   chan struct{}
 
 	mu      sync.Mutex
 	records map[program.Key]record
@@ -61,36 +68,61 @@ func (c *Changes) Open(dir, proc string) error {
 		return fmt.Errorf("read the boot ID: %w", err)
 	}
 	c.boot, c.journal, c.wake = strings.TrimSpace(string(boot)), &journal{dir}, make(chan struct{}, 1)
+	if c.uptime == nil {
+		c.uptime = sinceBoot
+	}
 	c.records, err = c.journal.read()
-	now := time.Now()
-	for _, r := range c.records {
-		if t := r.Tried; t != nil {
-			t.Deadline = earlier(t.Deadline, now.Add(c.Limit)) // the node's clock can have been set
-			if t.State == undone || t.State == unproven {
-				t.since = now
-			}
+	for key, r := range c.records {
+		switch {
+		case r.Tried == nil:
+		case c.Enabled():
+			c.records[key] = record{r.Confirmed, r.Tried.resumed(time.Now(), c.uptime(), c.boot, c.Limit)}
+		default:
+			err = errors.Join(err, c.put(key, record{Confirmed: cmp.Or(r.running(), r.Confirmed)}))
 		}
 	}
 	return err
 }
 
+// sinceBoot returns the node's uptime.
+func sinceBoot() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // Linux has this clock
+	return time.Duration(t.Nano())
+}
+
 // Enabled reports whether changes are confirmed at all.
 func (c *Changes) Enabled() bool { return c.Limit > 0 }
 
-// Begin records a version, before its network programs are attached. It does nothing for a version that is confirmed, or
-// that is being tried.
+// Begin records a version, before its network programs are attached. It does nothing for a version that is confirmed. It
+// returns an error for a version that is being rolled back.
 func (c *Changes) Begin(key program.Key, v Version) error {
+	if !c.Enabled() {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.records[key]
 	id := v.id()
-	if r.Confirmed != nil && r.Confirmed.id() == id || r.Tried != nil && r.Tried.State == trying && r.Tried.Version.id() == id {
+	if r.Confirmed != nil && r.Confirmed.id() == id {
 		return nil
+	}
+	if t := r.Tried; t != nil && t.Version.id() == id {
+		next, err := t.begun(time.Now(), c.boot, c.Limit)
+		if err != nil {
+			return err
+		}
+		if t.State == trying { // it is recorded already
+			c.records[key] = record{r.Confirmed, next}
+			return nil
+		}
+		r.Tried = next
+	} else {
+		r = record{cmp.Or(r.running(), r.Confirmed), &trial{Version: v, State: trying, Boot: c.boot, deadline: time.Now().Add(c.Limit)}}
 	}
 	if r.Confirmed != nil && r.Confirmed.Object.Metadata.UID != v.Object.Metadata.UID {
 		r.Confirmed = nil // another object of this name, which had nothing to do with the programs of this one
 	}
-	r.Tried = &trial{Version: v, State: trying, Boot: c.boot, Deadline: time.Now().Add(c.Limit)}
 	err := c.put(key, r)
 	c.schedule()
 	return err
@@ -114,6 +146,8 @@ func Delay(limit time.Duration) time.Duration { return wait.Jitter(limit, spread
 type Pass struct {
 	// Attached means that network programs of the version are attached.
 	Attached bool
+	// Added means that the pass may have attached some of them.
+	Added bool
 	// Complete means that nothing failed.
 	Complete bool
 	// Record means that a version without network programs is recorded too.
@@ -123,24 +157,27 @@ type Pass struct {
 // End records that a pass over an object has ended. A complete version that isn't being tried is confirmed: it attached
 // nothing new.
 func (c *Changes) End(key program.Key, v Version, pass Pass) error {
+	if c.journal == nil {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.records[key]
-	id, now := v.id(), time.Now()
-	tried := r.Tried != nil && r.Tried.Version.id() == id
+	t := r.Tried
+	tried := t != nil && t.Version.id() == v.id()
+	settled := pass.Complete || pass.Attached && !c.Enabled()
 	switch {
-	case tried && r.Tried.State == trying && (r.Tried.since.IsZero() || r.Tried.attached != pass.Attached):
-		next := *r.Tried
-		next.since, next.Deadline, next.Version, next.attached = now, now.Add(c.Limit), v, pass.Attached
-		r.Tried = &next
-		err := c.put(key, r)
+	case tried && t.State == trying && !t.since.IsZero() && t.attached == pass.Attached && t.complete == pass.Complete:
+		return nil
+	case tried && t.State == trying:
+		err := c.put(key, record{r.Confirmed, t.ended(time.Now(), v, pass, c.Limit)})
 		c.schedule()
 		return err
-	case tried || !pass.Complete:
+	case tried && t.State != partial || !settled:
 		return nil
 	case !pass.Attached && !pass.Record && r.Confirmed == nil:
-		return c.forget(key) // another version can have been tried
-	case r.Tried == nil && r.Confirmed != nil && reflect.DeepEqual(*r.Confirmed, v):
+		return c.forget(key) // the trial of another version ends
+	case t == nil && r.Confirmed != nil && reflect.DeepEqual(*r.Confirmed, v):
 		return nil
 	}
 	return c.put(key, record{Confirmed: &v})
@@ -175,7 +212,7 @@ func (c *Changes) Rollback(key program.Key, v Version) *Rollback {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.records[key]
-	if r.Tried == nil || r.Tried.State == trying || r.Tried.Version.id() != v.id() {
+	if t := r.Tried; t == nil || t.State == trying || t.State == partial || t.Version.id() != v.id() {
 		return nil
 	}
 	return &Rollback{r.Confirmed, r.message()}
@@ -215,19 +252,21 @@ func (c *Changes) Trying(key program.Key, v Version) bool {
 func (c *Changes) Confirmed(key program.Key, uid types.UID) *Version {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.records[key]
-	if r.Confirmed == nil || r.Tried != nil || r.Confirmed.Object.Metadata.UID != uid {
+	running := c.records[key].running()
+	if running == nil || running.Object.Metadata.UID != uid {
 		return nil
 	}
-	return r.Confirmed
+	return running
 }
 
 // Image returns what the reference of a version was resolved to when it was confirmed. It is empty if that isn't known.
 func (c *Changes) Image(key program.Key, v Version) bytecode.Image {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.records[key]; r.Confirmed != nil && r.Confirmed.id() == v.id() {
-		return r.Confirmed.Image
+	for _, confirmed := range c.records[key].confirmed() {
+		if confirmed.id() == v.id() {
+			return confirmed.Image
+		}
 	}
 	return bytecode.Image{}
 }
@@ -258,8 +297,10 @@ func (c *Changes) Images() []bytecode.Image {
 	defer c.mu.Unlock()
 	var images []bytecode.Image
 	for _, r := range c.records {
-		if r.Confirmed != nil && r.Confirmed.Image.Digest != "" {
-			images = append(images, r.Confirmed.Image)
+		for _, confirmed := range r.confirmed() {
+			if confirmed.Image.Digest != "" {
+				images = append(images, confirmed.Image)
+			}
 		}
 	}
 	return images
@@ -286,12 +327,12 @@ func (c *Changes) wait() time.Duration {
 	until := time.Now().Add(idle)
 	for _, r := range c.records {
 		switch {
-		case r.Tried == nil || r.Tried.State == refused:
+		case r.Tried == nil || r.Tried.State == refused || r.Tried.State == partial:
 			continue
 		case r.Tried.State == undoing:
 			return again // it failed
 		case r.Tried.State == trying || r.Tried.State == undone:
-			until = earlier(until, r.Tried.Deadline.Add(time.Millisecond))
+			until = earlier(until, r.Tried.deadline.Add(time.Millisecond))
 		case r.Tried.State == unproven:
 		}
 		if r.open() {
@@ -304,46 +345,53 @@ func (c *Changes) wait() time.Duration {
 // step undoes what is overdue, and asks the API server if that is due.
 func (c *Changes) step(ctx context.Context) {
 	now := time.Now()
-	undo, open := map[program.Key]record{}, false
+	undo, open, unasked := map[program.Key]record{}, false, false
 	c.update(ctx, func(key program.Key, r record) record {
 		r = r.passed(now, c.boot, c.Limit)
 		if r.Tried != nil && r.Tried.State == undoing {
 			undo[key] = r
 		}
-		open = open || r.open()
+		open, unasked = open || r.open(), unasked || r.unasked(now)
 		return r
 	})
-	for key, r := range undo {
-		c.undo(ctx, key, r)
-		open = true
+	if len(undo) > 0 {
+		c.undo(ctx, undo)
 	}
 	c.mu.Lock()
-	due := open && !time.Now().Before(c.next)
+	due := unasked || open && !time.Now().Before(c.next)
 	c.mu.Unlock()
 	if due {
 		c.ask(ctx)
 	}
 }
 
-// undo runs the previous version of an object.
-func (c *Changes) undo(ctx context.Context, key program.Key, r record) {
-	log := logr.FromContextOrDiscard(ctx).WithValues("owner", key.String())
-	log.Info("Rolling back", "reason", r.message())
-	if err := c.Undo(ctx, key, r.Confirmed); err != nil {
-		log.Error(err, "Failed to roll back; retrying")
-		return
+// undo runs the previous versions of objects.
+func (c *Changes) undo(ctx context.Context, records map[program.Key]record) {
+	log := logr.FromContextOrDiscard(ctx)
+	previous := map[program.Key]*Version{}
+	for key, r := range records {
+		log.Info("Rolling back", "owner", key.String(), "reason", r.message())
+		previous[key] = r.Confirmed
 	}
+	failed := c.Undo(ctx, previous)
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A newer version can have been recorded in the meantime.
-	if is := c.records[key]; is.Tried != nil && is.Tried.State == undoing {
-		if err := c.put(key, is.restored(now, c.Limit)); err != nil {
-			log.Error(err, "Failed to record a rollback")
+	for key := range records {
+		log := log.WithValues("owner", key.String())
+		if err := failed[key]; err != nil {
+			log.Error(err, "Failed to roll back; retrying")
+			continue
 		}
+		// A newer version can have been recorded in the meantime.
+		if is := c.records[key]; is.Tried != nil && is.Tried.State == undoing {
+			if err := c.put(key, is.restored(now, c.Limit)); err != nil {
+				log.Error(err, "Failed to record a rollback")
+			}
+		}
+		c.next = now
+		c.Changed(key)
 	}
-	c.next = now
-	c.Changed(key)
 }
 
 // ask sends a request to the API server, and updates all records with the response.
@@ -358,10 +406,12 @@ func (c *Changes) ask(ctx context.Context) {
 	waiting := time.Duration(0)
 	c.update(ctx, func(_ program.Key, r record) record {
 		switch {
-		case response == Refused, response == Responded && r.attaching():
+		case response == Reached, response == Responded && r.attaching():
 			r = r.postponed(time.Now(), c.Limit)
 		case response == Responded:
 			r = r.heard(sent)
+		default:
+			r = r.unheard()
 		}
 		if interval := r.interval(response, c.Limit); interval > 0 && (waiting == 0 || interval < waiting) {
 			waiting = interval
@@ -388,7 +438,7 @@ func (c *Changes) update(ctx context.Context, next func(program.Key, record) rec
 		if err := c.put(key, is); err != nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change", "owner", key.String())
 		}
-		if is.Tried == nil || is.Tried.State != trying {
+		if is.Tried == nil || is.Tried.State != trying && is.Tried.State != partial {
 			c.Changed(key)
 		}
 	}
@@ -398,6 +448,11 @@ func (c *Changes) update(ctx context.Context, next func(program.Key, record) rec
 func (c *Changes) put(key program.Key, r record) error {
 	if r == (record{}) {
 		return c.forget(key)
+	}
+	if r.Tried != nil {
+		next := *r.Tried
+		next.Due = max(1, c.uptime()+time.Until(next.deadline))
+		r.Tried = &next
 	}
 	c.records[key] = r
 	return c.journal.write(key, r)

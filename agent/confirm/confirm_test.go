@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -37,11 +38,13 @@ type world struct {
 	stop       context.CancelFunc
 	requests   int
 	generation int64
+	limit      time.Duration // of the next agent
+	booted     time.Time     // by the clock that the next agent finds
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), proc: t.TempDir(), responds: func() Response { return Responded }}
+	w := &world{t: t, dir: t.TempDir(), proc: t.TempDir(), responds: func() Response { return Responded }, limit: limit}
 	w.boot("first")
 	w.start()
 	return w
@@ -49,6 +52,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) boot(id string) {
 	w.t.Helper()
+	w.booted = time.Now().Add(-time.Hour)
 	dir := filepath.Join(w.proc, "sys/kernel/random")
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "boot_id"), []byte(id+"\n"), 0o600)); err != nil {
 		w.t.Fatal(err)
@@ -59,31 +63,17 @@ func (w *world) start() {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())
 	w.stop = stop
+	booted := w.booted
 	w.changes = &Changes{
-		Limit: limit,
+		Limit:  w.limit,
+		uptime: func() time.Duration { return time.Since(booted) },
 		Ask: func(context.Context) Response {
 			w.Lock()
 			defer w.Unlock()
 			w.requests++
 			return w.responds()
 		},
-		Undo: func(_ context.Context, _ program.Key, previous *Version) error {
-			w.Lock()
-			defer w.Unlock()
-			if w.failing != nil {
-				return w.failing
-			}
-			runs := "nothing"
-			if previous != nil {
-				owner, err := previous.Owner()
-				if err != nil {
-					return err
-				}
-				runs = owner.Members[0].LoadInfo().GetName() + " of " + previous.Image.Digest
-			}
-			w.undone = append(w.undone, runs)
-			return nil
-		},
+		Undo: w.undo,
 		Changed: func(program.Key) {
 			w.Lock()
 			defer w.Unlock()
@@ -94,6 +84,28 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	go func() { _ = w.changes.Run(ctx) }()
+}
+
+func (w *world) undo(_ context.Context, all map[program.Key]*Version) map[program.Key]error {
+	w.Lock()
+	defer w.Unlock()
+	failed := map[program.Key]error{}
+	for key, previous := range all {
+		if failed[key] = w.failing; w.failing != nil {
+			continue
+		}
+		runs := "nothing"
+		if previous != nil {
+			owner, err := previous.Owner()
+			if err != nil {
+				w.t.Error(err)
+				continue
+			}
+			runs = owner.Members[0].LoadInfo().GetName() + " of " + previous.Image.Digest
+		}
+		w.undone = append(w.undone, runs)
+	}
+	return failed
 }
 
 // crash ends the agent and starts it again.
@@ -120,9 +132,15 @@ func (w *world) version(function string) Version {
 // attach simulates a pass of the agent.
 func (w *world) attach(v Version, digest string) {
 	w.t.Helper()
+	w.attempt(v, digest, Pass{Attached: true, Added: true, Complete: true})
+}
+
+// attempt simulates a pass of the agent with a result.
+func (w *world) attempt(v Version, digest string, result Pass) {
+	w.t.Helper()
 	err := w.changes.Begin(key, v)
 	v.Image = bytecode.Image{Digest: digest}
-	if err := errors.Join(err, w.changes.End(key, v, Pass{Attached: true, Complete: true})); err != nil {
+	if err := errors.Join(err, w.changes.End(key, v, result)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -278,7 +296,7 @@ func TestUnproven(t *testing.T) {
 // An API server that doesn't run isn't held against a version.
 func TestAPIServerDown(t *testing.T) {
 	node(t, func(w *world) {
-		w.responds = func() Response { return Refused }
+		w.responds = func() Response { return Reached }
 		v := w.version("good")
 		w.attach(v, "d")
 		w.pass(10 * limit)
@@ -325,21 +343,6 @@ func TestCrashes(t *testing.T) {
 			w.boot("second")
 			w.crash()
 		}, "the previous one", "this node restarted before the API server had confirmed generation 2"},
-		"the node's clock is set back": {func(w *world, v Version) {
-			w.attach(v, "d2")
-			w.stop()
-			w.pass(0)
-			records, err := w.changes.journal.read()
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			r := records[key]
-			r.Tried.Deadline = r.Tried.Deadline.Add(24 * time.Hour)
-			if err := w.changes.journal.write(key, r); err != nil {
-				w.t.Fatal(err)
-			}
-			w.start()
-		}, "the previous one", "no response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node(t, func(w *world) {
@@ -514,4 +517,233 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%s: another version: %t", name, got)
 		}
 	}
+}
+
+// The time limit continues while the agent doesn't run, no matter how the node's clock is set meanwhile.
+func TestClockIsSet(t *testing.T) {
+	for name, c := range map[string]struct {
+		shown, passed time.Duration // by the wall clock, and by a clock that nobody sets
+	}{
+		"not at all":      {10 * time.Second, 10 * time.Second},
+		"an hour forward": {time.Hour + 10*time.Second, 10 * time.Second},
+		"an hour back":    {time.Second, time.Hour + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				w.attach(w.version("good"), "d1")
+				w.pass(limit)
+				w.responds = func() Response { return Silent }
+				w.attach(w.version("bad"), "d2")
+				w.stop()
+				w.pass(c.shown) // in the bubble, all clocks are the same
+				w.booted = w.booted.Add(c.shown - c.passed)
+				w.start()
+				if left := limit - c.passed; left > 0 {
+					w.pass(left - time.Second)
+					if len(w.undone) > 0 {
+						w.t.Fatal("it is undone too early")
+					}
+				}
+				w.pass(2 * time.Second)
+				if len(w.undone) != 1 || w.undone[0] != "good of d1" {
+					w.t.Fatalf("undone %q", w.undone)
+				}
+			})
+		})
+	}
+}
+
+// A record of a version of bpfman that stored times is read.
+func TestRecordWithTimes(t *testing.T) {
+	node(t, func(w *world) {
+		w.responds = func() Response { return Silent }
+		v := w.version("bad")
+		w.attach(v, "d")
+		w.stop()
+		w.pass(0)
+		paths, err := filepath.Glob(filepath.Join(w.dir, "*"))
+		if err != nil || len(paths) != 1 {
+			w.t.Fatal(paths, err)
+		}
+		text, err := os.ReadFile(paths[0])
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		earlier := regexp.MustCompile(`"due":\d+`).ReplaceAllString(string(text), `"deadline":"2026-01-01T00:00:00Z"`)
+		if err := os.WriteFile(paths[0], []byte(earlier), 0o600); err != nil || earlier == string(text) {
+			w.t.Fatal(string(text), err)
+		}
+		w.start()
+		w.pass(limit - time.Second)
+		w.runs(v, "it")
+		w.pass(2 * time.Second)
+		w.runs(v, "nothing")
+	})
+}
+
+// A part of a version that is attached later is confirmed too. If it cuts off the node, all of the version is rolled back.
+func TestAttachedInParts(t *testing.T) {
+	part, rest := Pass{Attached: true, Added: true}, Pass{Attached: true, Added: true, Complete: true}
+	for name, c := range map[string]struct {
+		second Pass
+		cut    bool
+		undone int
+		digest string // of the version that runs after a crash
+	}{
+		"the rest cuts off the node":            {rest, true, 1, "d1"},
+		"the rest fails, and cuts off the node": {part, true, 1, "d1"},
+		"the rest works":                        {rest, false, 0, "d2"},
+		"another part works":                    {part, false, 0, "d2"},
+		"nothing more is attached":              {Pass{Attached: true}, true, 0, "d2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				w.attach(w.version("good"), "d1")
+				w.pass(limit)
+				v := w.version("parts")
+				w.attempt(v, "d2", part)
+				w.pass(10 * limit)
+				if w.requests > 2 {
+					w.t.Errorf("%d requests", w.requests)
+				}
+				w.runs(v, "it")
+				if is := w.changes.Confirmed(key, "uid"); is == nil || is.Image.Digest != "d2" {
+					w.t.Errorf("%+v runs", is)
+				}
+				if w.changes.Unconfirmed() > 0 {
+					w.t.Error("the part isn't confirmed")
+				}
+				if c.cut {
+					w.responds = func() Response { return Silent }
+				}
+				w.attempt(v, "d2", c.second)
+				w.pass(10 * limit)
+				w.crash()
+				w.pass(10 * limit)
+				if len(w.undone) != c.undone {
+					w.t.Errorf("undone %q", w.undone)
+				}
+				images := w.changes.Images()
+				if c.undone == 0 && (len(images) == 0 || images[len(images)-1].Digest != c.digest) || c.undone > 0 && images[0].Digest != c.digest {
+					w.t.Errorf("images %v", images)
+				}
+			})
+		})
+	}
+}
+
+// What was confirmed of a version is what runs again after the next one.
+func TestPartRunsAgain(t *testing.T) {
+	node(t, func(w *world) {
+		w.attempt(w.version("part"), "d1", Pass{Attached: true, Added: true})
+		w.pass(limit)
+		w.responds = func() Response { return Silent }
+		w.attach(w.version("bad"), "d2")
+		w.pass(limit + time.Second)
+		if len(w.undone) != 1 || w.undone[0] != "part of d1" {
+			w.t.Errorf("undone %q", w.undone)
+		}
+	})
+}
+
+// A reboot doesn't undo a version of which a part was confirmed.
+func TestRebootWithAPart(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("part")
+		w.attempt(v, "d1", Pass{Attached: true, Added: true})
+		w.pass(limit)
+		w.boot("second")
+		w.crash()
+		w.pass(limit)
+		w.runs(v, "it")
+		w.attach(v, "d1")
+		w.pass(limit)
+		w.runs(v, "it")
+		if len(w.undone) > 0 || w.changes.Unconfirmed() > 0 {
+			w.t.Errorf("undone %q", w.undone)
+		}
+	})
+}
+
+// Attempts that go on while the node is cut off don't move the deadline.
+func TestSilenceWhileAttaching(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("bad")
+		silent := time.Time{}
+		w.responds = func() Response {
+			if silent.IsZero() {
+				silent = time.Now()
+			}
+			return Silent
+		}
+		for len(w.undone) == 0 {
+			if err := w.changes.Begin(key, v); err != nil {
+				w.t.Fatal(err)
+			}
+			w.pass(2 * time.Second)
+			if err := w.changes.End(key, v, Pass{Attached: true, Added: true}); err != nil {
+				w.t.Fatal(err)
+			}
+			if time.Since(silent) > limit+5*time.Second && !silent.IsZero() {
+				w.t.Fatal("it isn't undone")
+			}
+		}
+	})
+}
+
+// A pass that still goes on when its version is rolled back attaches nothing more.
+func TestAttachedWhileUndone(t *testing.T) {
+	node(t, func(w *world) {
+		w.responds = func() Response { return Silent }
+		v := w.version("bad")
+		w.attach(v, "d")
+		w.pass(limit + time.Second)
+		if err := w.changes.Begin(key, v); err == nil {
+			w.t.Error("it is attached again")
+		}
+		w.runs(v, "nothing")
+	})
+}
+
+// Without a time limit, nothing is confirmed or rolled back. The node still knows which version runs.
+func TestWithoutLimit(t *testing.T) {
+	node(t, func(w *world) {
+		w.responds = func() Response { return Silent }
+		bad := w.version("bad")
+		w.attach(bad, "d")
+		w.pass(10 * limit)
+		w.runs(bad, "nothing")
+		w.limit = 0
+		w.crash()
+		w.runs(bad, "it")
+		before := w.requests
+		w.attempt(bad, "d", Pass{Attached: true, Added: true})
+		w.pass(10 * limit)
+		w.boot("second")
+		w.crash()
+		if is := w.changes.Confirmed(key, "uid"); is == nil || is.Image.Digest != "d" {
+			w.t.Errorf("%+v runs", is)
+		}
+		if w.requests > before || len(w.undone) > 1 {
+			w.t.Errorf("%d requests, undone %q", w.requests-before, w.undone)
+		}
+	})
+}
+
+// An agent that was stopped for longer than the time limit asks the API server before it rolls anything back.
+func TestStoppedBeyondTheLimit(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("good")
+		w.attach(v, "d")
+		w.stop()
+		w.pass(10 * limit)
+		w.start()
+		w.pass(time.Second)
+		w.attach(v, "d")
+		w.pass(limit)
+		w.runs(v, "it")
+		if len(w.undone) > 0 || w.changes.Unconfirmed() > 0 {
+			w.t.Errorf("undone %q", w.undone)
+		}
+	})
 }

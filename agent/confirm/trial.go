@@ -11,7 +11,9 @@
 package confirm
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
@@ -62,6 +64,9 @@ type state string
 const (
 	// trying means that the version is attached, or is about to be.
 	trying state = "Trying"
+	// partial means that what is attached of the version was confirmed, and that a part of it couldn't be attached yet. When
+	// another attempt begins, the version is tried again.
+	partial state = "Partial"
 	// undoing means that the previous version is about to be attached instead.
 	undoing state = "Undoing"
 	// undone means that the previous version runs, and that it isn't known whether that restores the connection.
@@ -79,19 +84,68 @@ type trial struct {
 	State   state   `json:"state"`
 	// Boot is the ID of the node's boot in which the version was attached.
 	Boot string `json:"boot"`
-	// Deadline is when a state ends without a response: trying and undone.
-	Deadline time.Time `json:"deadline"`
+	// Due is when a state ends without a response, as the node's uptime: trying and undone. Only the next process of the agent
+	// uses it. 0 is from a version of bpfman that stored a time.
+	Due time.Duration `json:"due,omitempty"`
 	// Limit is the time limit that was exceeded, for the message.
 	Limit time.Duration `json:"limit"`
 	// Restarted means that the node restarted before the version was confirmed.
 	Restarted bool `json:"restarted,omitempty"`
+	// Silent means that the last request had no response. Then only a response moves the deadline. Without it, nothing is
+	// undone: the agent or the node can have been stopped until the deadline.
+	Silent bool `json:"silent,omitempty"`
+	// Part means that a part of the version was confirmed before.
+	Part bool `json:"part,omitempty"`
 
+	// deadline is Due in this process.
+	deadline time.Time
 	// since is when the state began. It is zero until the version is attached, which can take longer than the time limit. A
 	// response to an earlier request doesn't count: more can have been attached since then.
 	since time.Time
 	// attached means that network programs of the version are known to be attached. An attempt that failed can have
-	// attached them too.
-	attached bool
+	// attached them too. complete means that nothing failed. added means that a pass of this trial may have attached some.
+	attached, complete, added bool
+}
+
+// resumed returns the trial of an earlier process of the agent. The wall clock can have been set since then.
+func (t trial) resumed(now time.Time, uptime time.Duration, boot string, limit time.Duration) *trial {
+	left := limit
+	if t.Due > 0 && t.Boot == boot {
+		left = min(max(0, t.Due-uptime), limit)
+	}
+	t.deadline, t.added = now.Add(left), true
+	if t.State == undone || t.State == unproven {
+		t.since = now
+	}
+	return &t
+}
+
+// begun returns the trial when network programs of its version are about to be attached, or an error if it is undone.
+func (t trial) begun(now time.Time, boot string, limit time.Duration) (*trial, error) {
+	switch t.State {
+	case trying:
+	case partial:
+		t.State, t.Part, t.Boot, t.Silent, t.added, t.deadline = trying, true, boot, false, false, now.Add(limit)
+	default:
+		return nil, fmt.Errorf("generation %d is rolled back", t.Version.Generation())
+	}
+	t.since = time.Time{}
+	return &t, nil
+}
+
+// ended returns the trial after a pass over the object.
+func (t trial) ended(now time.Time, v Version, pass Pass, limit time.Duration) *trial {
+	if t.since.IsZero() || t.attached != pass.Attached {
+		t.since = now
+		if !t.Silent {
+			t.deadline = now.Add(limit)
+		}
+	}
+	t.Version, t.attached, t.complete, t.added = v, pass.Attached, pass.Complete, t.added || pass.Added
+	if t.Part && !t.complete && !t.added {
+		t.State = partial
+	}
+	return &t
 }
 
 // record is what the node knows about the versions of an object.
@@ -111,8 +165,12 @@ func (r record) heard(sent time.Time) record {
 	next := *t
 	switch t.State {
 	case trying:
-		if !t.attached {
+		switch {
+		case !t.attached:
 			return record{Confirmed: r.Confirmed}
+		case !t.complete:
+			next.State = partial
+			return record{r.Confirmed, &next}
 		}
 		return record{Confirmed: &next.Version}
 	case undone:
@@ -120,9 +178,19 @@ func (r record) heard(sent time.Time) record {
 		return record{r.Confirmed, &next}
 	case unproven:
 		return record{Confirmed: r.Confirmed}
-	case undoing, refused:
+	case partial, undoing, refused:
 	}
 	return r
+}
+
+// unheard returns the record after a request without a response.
+func (r record) unheard() record {
+	if r.Tried == nil || r.Tried.State != trying || r.Tried.Silent {
+		return r
+	}
+	next := *r.Tried
+	next.Silent = true
+	return record{r.Confirmed, &next}
 }
 
 // passed returns the record at a time, in a boot of the node.
@@ -135,9 +203,9 @@ func (r record) passed(now time.Time, boot string, limit time.Duration) record {
 	switch {
 	case t.State == trying && t.Boot != boot:
 		next.State, next.Restarted = undoing, true
-	case t.State == trying && now.After(t.Deadline):
+	case t.State == trying && t.Silent && now.After(t.deadline):
 		next.State, next.Limit = undoing, limit
-	case t.State == undone && now.After(t.Deadline):
+	case t.State == undone && now.After(t.deadline):
 		next.State = unproven
 	default:
 		return r
@@ -148,7 +216,7 @@ func (r record) passed(now time.Time, boot string, limit time.Duration) record {
 // restored returns the record after the previous version was attached instead of the tried one.
 func (r record) restored(now time.Time, limit time.Duration) record {
 	next := *r.Tried
-	next.State, next.since, next.Deadline = undone, now, now.Add(limit)
+	next.State, next.since, next.deadline = undone, now, now.Add(limit)
 	if next.Restarted {
 		next.State = refused
 	}
@@ -156,18 +224,36 @@ func (r record) restored(now time.Time, limit time.Duration) record {
 }
 
 // postponed returns the record after a response that shows that the network works, but can't confirm a version: the API
-// server's host refused the connection, or the version is being attached.
+// server's host refused the connection, TLS failed, or the version is being attached.
 func (r record) postponed(now time.Time, limit time.Duration) record {
 	if r.Tried == nil || r.Tried.State != trying && r.Tried.State != undone {
 		return r
 	}
 	next := *r.Tried
-	next.Deadline = now.Add(limit)
+	next.deadline, next.Silent = now.Add(limit), false
 	return record{r.Confirmed, &next}
 }
 
 // open reports whether the record waits for a response of the API server.
-func (r record) open() bool { return r.Tried != nil && r.Tried.State != refused }
+func (r record) open() bool {
+	return r.Tried != nil && r.Tried.State != refused && r.Tried.State != partial
+}
+
+// unasked reports whether the deadline has passed, and the API server must still be asked.
+func (r record) unasked(now time.Time) bool {
+	return r.Tried != nil && r.Tried.State == trying && !r.Tried.Silent && now.After(r.Tried.deadline)
+}
+
+// running returns the version that was confirmed and runs, or nil.
+func (r record) running() *Version {
+	switch {
+	case r.Tried == nil:
+		return r.Confirmed
+	case r.Tried.State == partial:
+		return &r.Tried.Version
+	}
+	return nil
+}
 
 // attaching reports whether a part of the tried version may not be attached yet.
 func (r record) attaching() bool {
@@ -186,6 +272,17 @@ func (r record) interval(response Response, limit time.Duration) time.Duration {
 	default:
 		return again
 	}
+}
+
+// confirmed returns the versions that were confirmed, a part of the tried one included.
+func (r record) confirmed() []*Version {
+	var all []*Version
+	for _, v := range []*Version{r.Confirmed, r.running()} {
+		if v != nil && !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // versions returns the versions in the record.

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -27,6 +28,10 @@ type planner struct {
 	podInterfaces    func([]program.Container)
 }
 
+// errOffline is the reason why a rollback leaves links in containers and pods to the next pass: the container runtime could
+// make it wait.
+var errOffline = errors.New("containers are unknown during a rollback")
+
 // plan collects the facts that the owner's plan depends on, and makes the plan.
 func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan.Plan, error) {
 	facts := program.Node{Name: p.nodeName, UprobeNamespaces: p.uprobeNamespaces}
@@ -45,7 +50,10 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 			return plan.Plan{}, err
 		}
 	}
-	if needs.Containers {
+	switch {
+	case needs.Containers && c.offline:
+		facts.ContainersErr = errOffline
+	case needs.Containers:
 		p.cluster.Kinds.Open(cluster.PodKind)
 		pods, err := p.cluster.Pods(owner.Namespace)
 		if err != nil {
@@ -53,7 +61,7 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 		}
 		facts.Containers, facts.ContainersErr = p.containers(ctx, pods)
 	}
-	if needs.PodInterfaces {
+	if needs.PodInterfaces && !c.offline {
 		p.podInterfaces(facts.Containers)
 	}
 	mapOwners, err := p.reports.MapOwners(owner)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -38,8 +37,7 @@ type reconciler struct {
 	reports     *record.Reports
 	changes     *confirm.Changes
 	metrics     *metrics.Metrics
-	// undoing is held for writing while a change is undone, and for reading while plans are executed.
-	undoing sync.RWMutex
+	passing     interruptible
 }
 
 // reconcile executes an owner's plan, and reports the outcome. It returns the time until
@@ -197,9 +195,14 @@ func (r *reconciler) pass(ctx context.Context, owner *program.Owner, c change, g
 	if err != nil {
 		return want, report.Outcome{}, err
 	}
-	judgements := g.Apply(ctx, &want, r.inventory.Of(owner.Key))
-	outcome, err := r.loader.Execute(ctx, load.Pass{Key: owner.Key, Owner: owner, Plan: want, Gate: g, Judgements: judgements, Begin: c.begin})
+	outcome, err := r.execute(ctx, owner, want, c, g)
 	return want, outcome, err
+}
+
+// execute applies policies to a plan, and executes its steps.
+func (r *reconciler) execute(ctx context.Context, owner *program.Owner, want plan.Plan, c change, g *gate.Gate) (report.Outcome, error) {
+	judgements := g.Apply(ctx, &want, r.inventory.Of(owner.Key))
+	return r.loader.Execute(ctx, load.Pass{Key: owner.Key, Owner: owner, Plan: want, Gate: g, Judgements: judgements, Begin: c.begin})
 }
 
 // heldUpRetry is the interval of checks of a report whose deletion is delayed by a

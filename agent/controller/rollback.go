@@ -6,13 +6,17 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/bpfman/bpfman-operator/agent/confirm"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/gate"
+	"github.com/bpfman/bpfman-operator/agent/interrupt"
 	"github.com/bpfman/bpfman-operator/agent/load"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -31,15 +35,86 @@ type change struct {
 	addresses []netip.Addr
 }
 
-// runVersion runs the owner's version, or the previous one if it was rolled back on this node. It is converge with a
-// [confirm.Changes].
-func (r *reconciler) runVersion(ctx context.Context, key program.Key, a assignment) (plan.Plan, report.Outcome, time.Duration, error) {
-	owner, version := a.owner, a.version
-	if !r.changes.Enabled() {
-		return r.converge(ctx, key, owner, change{})
+// interruptible are the passes over all owners. A rollback interrupts them between two calls of the daemon, and waits for
+// none of them. The zero value is ready to use.
+type interruptible struct {
+	mu      sync.Mutex
+	last    int
+	running map[int]context.CancelCauseFunc
+	// over is closed when the rollback in progress ends. It is nil if there is none.
+	over chan struct{}
+}
+
+// errRollback is the reason for an interruption.
+var errRollback = errors.New("a change is rolled back")
+
+// enter returns the context of a pass, and a function that ends it. It waits while a change is rolled back.
+func (p *interruptible) enter(ctx context.Context) (context.Context, func(), error) {
+	for {
+		p.mu.Lock()
+		over := p.over
+		if over == nil {
+			defer p.mu.Unlock()
+			if p.running == nil {
+				p.running = map[int]context.CancelCauseFunc{}
+			}
+			p.last++
+			id := p.last
+			pass, stop := interrupt.With(ctx)
+			p.running[id] = stop
+			return pass, func() {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				delete(p.running, id)
+				stop(nil)
+			}, nil
+		}
+		p.mu.Unlock()
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return ctx, nil, fmt.Errorf("wait for a rollback: %w", context.Cause(ctx))
+		}
 	}
-	r.undoing.RLock()
-	defer r.undoing.RUnlock()
+}
+
+// interrupt ends all passes, and prevents others until the returned function is called.
+func (p *interruptible) interrupt() (resume func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	over := make(chan struct{})
+	p.over = over
+	for _, stop := range p.running {
+		stop(errRollback)
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.over = nil
+		close(over)
+	}
+}
+
+// runVersion runs the owner's version, or the previous one if it was rolled back on this node. It starts again if a rollback
+// interrupts it.
+func (r *reconciler) runVersion(ctx context.Context, key program.Key, a assignment) (plan.Plan, report.Outcome, time.Duration, error) {
+	for {
+		pass, end, err := r.passing.enter(ctx)
+		if err != nil {
+			return plan.Plan{}, report.Outcome{}, 0, err
+		}
+		want, outcome, again, err := r.runOnce(pass, key, a)
+		interrupted := errors.Is(context.Cause(pass), errRollback)
+		end()
+		if !interrupted {
+			return want, outcome, again, err
+		}
+	}
+}
+
+// runOnce is converge with a [confirm.Changes].
+func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment) (plan.Plan, report.Outcome, time.Duration, error) {
+	owner, version := a.owner, a.version
 	if owner == nil {
 		want, outcome, again, err := r.converge(ctx, key, nil, change{})
 		if err == nil && outcome.Err() == nil {
@@ -54,6 +129,7 @@ func (r *reconciler) runVersion(ctx context.Context, key program.Key, a assignme
 	if a.previous {
 		c.earlier.Image = r.changes.Image(key, version)
 	}
+	before := r.inventory.Of(key)
 	want, outcome, again, err := r.converge(ctx, key, owner, c)
 	if err != nil {
 		return want, outcome, again, err
@@ -67,12 +143,33 @@ func (r *reconciler) runVersion(ctx context.Context, key program.Key, a assignme
 			version.Image = p.Image
 		}
 	}
-	complete := outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0
-	unrecorded(ctx, r.changes.End(key, version, confirm.Pass{Attached: want.AttachedOnNode(actual), Complete: complete, Record: a.governed}))
-	if a.governed && complete && r.changes.Trying(key, version) {
+	result := confirm.Pass{
+		Attached: want.AttachedOnNode(actual), Added: !r.inventory.Known() || added(before, actual),
+		Complete: outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0, Record: a.governed,
+	}
+	unrecorded(ctx, r.changes.End(key, version, result))
+	if a.governed && result.Complete && r.changes.Trying(key, version) {
 		err = &waitingError{r.changes.Limit}
 	}
 	return want, outcome, again, err
+}
+
+// added reports whether programs have links that they didn't have before.
+func added(before, after []daemon.Program) bool {
+	known := map[uint32]bool{}
+	for _, p := range before {
+		for link := range p.Links {
+			known[link] = true
+		}
+	}
+	for _, p := range after {
+		for link := range p.Links {
+			if !known[link] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // unrecorded logs that a record couldn't be written, for example because the disk is full. The record in memory is right,
@@ -113,26 +210,68 @@ func ownerOf(version *confirm.Version) (*program.Owner, error) {
 	return version.Owner()
 }
 
-// undo runs the previous version of an owner, or nothing if that is nil or fails. It doesn't need the API server, and
-// policies allowed the previous version when it was confirmed.
-func (r *reconciler) undo(ctx context.Context, key program.Key, version *confirm.Version) error {
-	r.undoing.Lock()
-	defer r.undoing.Unlock()
-	if err := r.ensureInventory(ctx); err != nil {
-		return err
+// fewSteps is the maximum number of calls of the daemon for which a rollback takes the usual order: the previous version is
+// attached before the programs of the one that is rolled back are removed. With more, the node would be cut off too long.
+const fewSteps = 32
+
+// undo runs the previous versions of owners, or nothing where that is nil or fails. It needs the daemon and the node's disk,
+// and nothing else. Policies allowed the previous versions when they were confirmed.
+func (r *reconciler) undo(ctx context.Context, versions map[program.Key]*confirm.Version) map[program.Key]error {
+	defer r.passing.interrupt()()
+	failed := map[program.Key]error{}
+	// The call in progress ends before the programs are compared.
+	err := r.inventory.Exclusively(ctx, func() error { return nil })
+	if err == nil {
+		err = r.ensureInventory(ctx)
 	}
-	previous, err := ownerOf(version)
+	if err != nil {
+		for key := range versions {
+			failed[key] = err
+		}
+		return failed
+	}
+	plans, steps := map[program.Key]plan.Plan{}, 0
+	for key, version := range versions {
+		// Without a plan, the previous version can't run, and nothing does.
+		_, plans[key], _ = r.planOffline(ctx, version)
+		steps += len(plans[key].Diff(r.inventory.Of(key)))
+	}
+	if steps > fewSteps {
+		for key, want := range plans {
+			if err := r.loader.Withdraw(ctx, key, want); err != nil {
+				logr.FromContextOrDiscard(ctx).Error(err, "Failed to remove programs", "owner", key.String())
+			}
+		}
+	}
+	for key, version := range versions {
+		failed[key] = r.restore(ctx, key, version)
+	}
+	return failed
+}
+
+// planOffline returns the owner and the plan of a previous version, which are nothing if that is nil.
+func (r *reconciler) planOffline(ctx context.Context, version *confirm.Version) (*program.Owner, plan.Plan, error) {
+	owner, err := ownerOf(version)
+	if err != nil || owner == nil {
+		return nil, plan.Plan{}, err
+	}
+	want, err := r.planner.plan(ctx, *owner, change{offline: true, addresses: version.Addresses})
+	return owner, want, err
+}
+
+// restore runs the previous version of an owner, or nothing.
+func (r *reconciler) restore(ctx context.Context, key program.Key, version *confirm.Version) error {
+	previous, want, err := r.planOffline(ctx, version)
 	if err == nil && previous != nil {
 		var outcome report.Outcome
-		_, outcome, err = r.pass(ctx, previous, change{offline: true, addresses: version.Addresses}, r.policies.Offline(previous, version.Image))
-		err = errors.Join(err, outcome.Err())
+		outcome, err = r.execute(ctx, previous, want, change{}, r.policies.Offline(previous, version.Image))
+		if err = errors.Join(err, outcome.Err()); err == nil {
+			return nil
+		}
 	}
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to run the previous version; unloading", "owner", key.String())
 	}
-	if err != nil || previous == nil {
-		outcome, err := r.loader.Execute(ctx, load.Pass{Key: key})
-		return errors.Join(err, outcome.Err())
-	}
-	return nil
+	outcome, err := r.loader.Execute(ctx, load.Pass{Key: key})
+	return errors.Join(err, outcome.Err())
 }

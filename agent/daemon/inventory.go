@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/interrupt"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -101,15 +102,17 @@ func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
 
 // do waits for other calls, makes one call with a deadline, and then calls record.
 // Record runs before the next call, so that the inventory is up to date when the next
-// caller sees the effect.
+// caller sees the effect. An interrupt of ctx prevents the call, but doesn't end it.
 func do[R any](ctx context.Context, i *Inventory, op string, deadline time.Duration, call func(context.Context) (R, error), record func(R)) error {
 	select {
 	case i.lane <- struct{}{}:
 		defer func() { <-i.lane }()
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil { // the lane can have become free at the same time
 		return fmt.Errorf("%s: wait for other calls to the daemon: %w", op, context.Cause(ctx))
 	}
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(interrupt.Without(ctx), deadline)
 	defer cancel()
 	response, err := call(ctx)
 

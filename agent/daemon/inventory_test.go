@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bpfman/bpfman-operator/agent/interrupt"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
@@ -537,6 +538,39 @@ func TestTurn(t *testing.T) {
 	}
 	d.Fault = nil
 	agrees(t, i, d)
+}
+
+// interrupting interrupts each Load while it is in progress.
+type interrupting struct {
+	*daemontest.Daemon
+
+	stop func()
+}
+
+func (d interrupting) Load(ctx context.Context, in *gobpfman.LoadRequest, o ...grpc.CallOption) (*gobpfman.LoadResponse, error) {
+	if d.stop(); ctx.Err() != nil {
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return d.Daemon.Load(ctx, in, o...)
+}
+
+// An interruption prevents the next call, and doesn't end the one in progress, whose outcome would be unknown.
+func TestInterruption(t *testing.T) {
+	d := daemontest.New(t.TempDir())
+	ctx, stop := interrupt.With(t.Context())
+	i := NewInventory(interrupting{d, func() { stop(errors.New("a reason")) }}, "")
+	if _, err := i.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Load(ctx, request(owner, "f")); err != nil {
+		t.Errorf("the call in progress: %v", err)
+	}
+	if err := i.Load(ctx, request(owner, "g")); err == nil || !strings.Contains(err.Error(), "a reason") {
+		t.Errorf("the next call: %v", err)
+	}
+	if !i.Known() || len(d.Programs()) != 1 {
+		t.Errorf("known: %t, %+v", i.Known(), d.Programs())
+	}
 }
 
 // Operations name their target. Long lists of functions are shortened.

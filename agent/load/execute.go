@@ -91,6 +91,37 @@ func (l *Loader) Execute(ctx context.Context, p Pass) (report.Outcome, error) {
 	return outcome, nil
 }
 
+// manyLinks is the number of links from which on Withdraw unloads their program, which is one call. Its maps are lost then.
+const manyLinks = 16
+
+// Withdraw removes the programs and links of an owner that a plan doesn't have, in few calls, before something is loaded in
+// their place. Until then, a node that they cut off stays cut off.
+func (l *Loader) Withdraw(ctx context.Context, key program.Key, want plan.Plan) error {
+	steps := want.Diff(l.Inventory.Of(key))
+	links, unload := map[uint32]int{}, map[uint32]bool{}
+	for _, step := range steps {
+		switch step.Op {
+		case plan.OpUnload:
+			unload[step.ProgramID] = true
+		case plan.OpDetach:
+			if links[step.ProgramID]++; links[step.ProgramID] == manyLinks {
+				unload[step.ProgramID] = true
+			}
+		case plan.OpLoad, plan.OpAttach:
+		}
+	}
+	var errs []error
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(unload))) { // users of maps before the owners of the maps
+		errs = append(errs, l.Inventory.Unload(ctx, id))
+	}
+	for _, step := range steps {
+		if step.Op == plan.OpDetach && !unload[step.ProgramID] {
+			errs = append(errs, l.Inventory.Detach(ctx, step.ProgramID, step.LinkID))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // take executes one step, and stores its error in the outcome.
 func (l *Loader) take(ctx context.Context, p Pass, step plan.Step, outcome *report.Outcome) {
 	switch step.Op {

@@ -37,7 +37,7 @@ func (b *bench) allNodes(ctx context.Context) error { return addNodes(ctx, b.con
 
 // confirmations sends the requests of all nodes after a change that selects all of them, as the agents do.
 func (b *bench) confirmations(ctx context.Context) error {
-	ask, err := confirm.Asker(b.control.as(agentAccount))
+	asker, err := confirm.NewAsker(b.control.as(agentAccount), "")
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (b *bench) confirmations(ctx context.Context) error {
 					return err
 				}
 				sent := time.Now()
-				if ask(ctx) != confirm.Responded {
+				if asker.Ask(ctx) != confirm.Responded {
 					return errors.New("the API server didn't respond")
 				}
 				mu.Lock()

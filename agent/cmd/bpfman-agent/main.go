@@ -203,7 +203,8 @@ func register(registry *prometheus.Registry, o options, server *cluster.Cluster,
 const configMap = "bpfman-config"
 
 // forget removes the stored bytecode if bpfman is being uninstalled. Nobody else can: the
-// store is on the node's disk.
+// store is on the node's disk. The records of changes stay: if the ConfigMap comes back, a version that was rolled back
+// must not be tried again.
 func forget(server *cluster.Cluster, namespace string, store *bytecode.Store, log logr.Logger) error {
 	ctx, stop := context.WithTimeout(context.Background(), forgetDeadline)
 	defer stop()
@@ -218,7 +219,7 @@ func forget(server *cluster.Cluster, namespace string, store *bytecode.Store, lo
 		return nil
 	}
 	log.Info("Bpfman is being uninstalled; removing the stored bytecode", "dir", store.Dir)
-	return store.Clear()
+	return store.Clear(changesDir)
 }
 
 func newController(o options, server *cluster.Cluster, config *rest.Config, conn *grpc.ClientConn, measured *metrics.Metrics) (*controller.Controller, error) {
@@ -258,20 +259,17 @@ func newController(o options, server *cluster.Cluster, config *rest.Config, conn
 	return agent, store.Open()
 }
 
-// newChanges returns what confirms changes of network programs, unless that is switched off.
+// changesDir is the directory of the records of changes, in the store's directory.
+const changesDir = "changes"
+
+// newChanges returns what confirms changes of network programs. With the time limit 0, it only records them.
 func newChanges(o options, config *rest.Config) (*confirm.Changes, error) {
-	dir := filepath.Join(o.bytecodeDir, "changes")
-	if o.confirmWithin <= 0 {
-		if err := os.RemoveAll(dir); err != nil {
-			return nil, fmt.Errorf("remove the records of changes: %w", err)
-		}
-		return &confirm.Changes{}, nil
-	}
-	ask, err := confirm.Asker(config)
+	dir := filepath.Join(o.bytecodeDir, changesDir)
+	asker, err := confirm.NewAsker(config, filepath.Join(dir, "api-servers"))
 	if err != nil {
 		return nil, err
 	}
-	changes := &confirm.Changes{Limit: o.confirmWithin, Ask: ask}
+	changes := &confirm.Changes{Limit: o.confirmWithin, Ask: asker.Ask}
 	return changes, changes.Open(dir, "/proc")
 }
 

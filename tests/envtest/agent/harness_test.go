@@ -163,7 +163,9 @@ func (n *node) startAgent() {
 	store := &bytecode.Store{Dir: n.store, Limit: 256 << 20}
 	var changes *confirm.Changes
 	if n.confirm > 0 {
-		changes = &confirm.Changes{Limit: n.confirm, Ask: n.ask}
+		asker, err := confirm.NewAsker(config, filepath.Join(n.changes, "api-servers"))
+		must.Succeed(n.t, err)
+		changes = &confirm.Changes{Limit: n.confirm, Ask: asker.Ask}
 		must.Succeed(n.t, changes.Open(n.changes, n.proc))
 	}
 	agent := controller.New(controller.Options{

@@ -4,7 +4,6 @@
 package agent
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,16 +21,8 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
-// ask is a request to the API server over a new connection.
-func (n *node) ask(context.Context) confirm.Response {
-	if n.isCut() {
-		return confirm.Silent
-	}
-	return confirm.Responded
-}
-
-// confirming restarts the agent so that it confirms changes. The node can't reach the API server while the program bad
-// is attached.
+// confirming restarts the agent so that it confirms changes, by requests to the API server. The node can't reach that while the
+// program bad is attached.
 func (n *node) confirming() {
 	n.t.Helper()
 	n.crash()
@@ -116,7 +107,7 @@ func TestRollback(t *testing.T) {
 	n.change(o, func() { o.Spec.BpfFunctionName, o.Spec.ByteCode.Image.Url = "bad", "quay.io/test/firewall:v2" })
 	n.says(o.Name, v1alpha1.BpfProgCondRolledBack, "generation 1 runs again, it isn't tried again here until")
 	n.runs("good eth0")
-	n.event(o.Name, "RolledBack", "with generation 2 attached, this node got no response from the API server for 500ms, and got one after it was rolled back")
+	n.event(o.Name, "RolledBack", fmt.Sprintf("with generation 2 attached, this node got no response from the API server for %s, and got one after it was rolled back", n.confirm))
 
 	n.crash()
 	n.startAgent()

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/bpfman/bpfman-operator/agent/cluster"
+	"github.com/bpfman/bpfman-operator/agent/confirm"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/gate"
+	"github.com/bpfman/bpfman-operator/agent/load"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/record"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+const (
+	// callTime is how long the daemon takes for a call.
+	callTime = 80 * time.Millisecond
+	// manyInterfaces is the number of interfaces of the node.
+	manyInterfaces = 300
+	// confirmLimit is the default of the time limit.
+	confirmLimit = 30 * time.Second
+	// kind is that of the object that is rolled back.
+	kind = "TcxProgram"
+)
+
+// slowDaemon takes time for each call.
+type slowDaemon struct{ *daemontest.Daemon }
+
+func (d slowDaemon) Load(ctx context.Context, in *gobpfman.LoadRequest, o ...grpc.CallOption) (*gobpfman.LoadResponse, error) {
+	<-time.After(callTime)
+	return d.Daemon.Load(ctx, in, o...)
+}
+
+func (d slowDaemon) Unload(ctx context.Context, in *gobpfman.UnloadRequest, o ...grpc.CallOption) (*gobpfman.UnloadResponse, error) {
+	<-time.After(callTime)
+	return d.Daemon.Unload(ctx, in, o...)
+}
+
+func (d slowDaemon) Attach(ctx context.Context, in *gobpfman.AttachRequest, o ...grpc.CallOption) (*gobpfman.AttachResponse, error) {
+	<-time.After(callTime)
+	return d.Daemon.Attach(ctx, in, o...)
+}
+
+func (d slowDaemon) Detach(ctx context.Context, in *gobpfman.DetachRequest, o ...grpc.CallOption) (*gobpfman.DetachResponse, error) {
+	<-time.After(callTime)
+	return d.Daemon.Detach(ctx, in, o...)
+}
+
+// noPolicies is a cluster without policies.
+type noPolicies struct{}
+
+func (noPolicies) Policies() ([]*v1alpha1.BytecodePolicy, error) { return nil, nil }
+
+func (noPolicies) Secret(context.Context, string, string) (*corev1.Secret, error) {
+	return nil, errors.New("no Secret")
+}
+
+func (noPolicies) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error) {
+	return nil, errors.New("no ConfigMap")
+}
+
+// nodes is an API server that only lists one node.
+type nodes struct{}
+
+func (nodes) RoundTrip(request *http.Request) (*http.Response, error) {
+	query := request.URL.Query()
+	response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: request, Body: http.NoBody}
+	switch {
+	case request.URL.Path != "/api/v1/nodes":
+		return nil, errors.New("no response")
+	case query.Get("sendInitialEvents") != "":
+		response.StatusCode = http.StatusInternalServerError // so that the reflector falls back to a list
+	case query.Get("watch") != "":
+		body, events := io.Pipe()
+		context.AfterFunc(request.Context(), func() { _ = events.CloseWithError(request.Context().Err()) })
+		response.Body = body
+	default:
+		list, err := json.Marshal(&corev1.NodeList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+			Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node"}}},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("encode the node: %w", err)
+		}
+		response.Body = io.NopCloser(bytes.NewReader(list))
+	}
+	return response, nil
+}
+
+// victim is a node that a version with the function bad cuts off.
+type victim struct {
+	t          *testing.T
+	daemon     slowDaemon
+	reconciler *reconciler
+
+	mu sync.Mutex
+	// silent is when the first request had no response.
+	silent time.Time
+}
+
+func newVictim(t *testing.T) *victim {
+	t.Helper()
+	server, err := cluster.New(&rest.Config{Host: "http://server", Transport: nodes{}}, "agent", "node", "", logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := make(chan struct{})
+	server.Watch(t.Context(), cluster.NodeKind, toolscache.ResourceEventHandlerFuncs{}, func() { close(listed) })
+	<-listed
+	v := &victim{t: t, daemon: slowDaemon{daemontest.New(t.TempDir())}}
+	inventory := daemon.NewInventory(v.daemon, v.daemon.Root)
+	interfaces := map[string]program.Interface{}
+	for n := range manyInterfaces {
+		interfaces[fmt.Sprintf("eth%d", n)] = program.Interface{Index: n + 1}
+	}
+	reports := &record.Reports{Cluster: server, NodeName: "node"}
+	changes := &confirm.Changes{Limit: confirmLimit, Ask: v.ask}
+	v.reconciler = &reconciler{
+		queue: newQueue(nil), reports: reports, inventory: inventory, changes: changes,
+		planner: planner{cluster: server, reports: reports, nodeName: "node", interfaces: func() (map[string]program.Interface, error) {
+			return interfaces, nil
+		}},
+		policies: &gate.Policies{Cluster: noPolicies{}},
+		loader:   load.New(load.Options{Inventory: inventory}),
+	}
+	t.Cleanup(v.reconciler.queue.ShutDown)
+	changes.Undo, changes.Changed = v.reconciler.undo, func(program.Key) {}
+	proc := t.TempDir()
+	random := filepath.Join(proc, "sys/kernel/random")
+	if err := errors.Join(os.MkdirAll(random, 0o700), os.WriteFile(filepath.Join(random, "boot_id"), []byte("boot"), 0o600), changes.Open(t.TempDir(), proc)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = changes.Run(t.Context()) }()
+	return v
+}
+
+// attached returns the interfaces with a function.
+func (v *victim) attached(function string) []string {
+	var all []string
+	for _, p := range v.daemon.Programs() {
+		for _, link := range p.Links {
+			if p.Function == function {
+				all = append(all, link.GetTcxAttachInfo().GetIface())
+			}
+		}
+	}
+	return all
+}
+
+// isCut reports whether the node is cut off: the object has an attached program at another interface than eth0.
+func (v *victim) isCut() bool {
+	return slices.ContainsFunc(slices.Concat(v.attached("good"), v.attached("bad")), func(name string) bool { return name != "eth0" })
+}
+
+func (v *victim) ask(context.Context) confirm.Response {
+	if !v.isCut() {
+		return confirm.Responded
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.silent.IsZero() {
+		v.silent = time.Now()
+	}
+	return confirm.Silent
+}
+
+// run makes a pass over an object, as a worker does.
+func (v *victim) run(ctx context.Context, kind string, o v1alpha1.UserObject) {
+	v.t.Helper()
+	owner := program.OwnerOf(kind, o)
+	version, err := confirm.VersionOf(kind, o)
+	if err != nil {
+		v.t.Error(err)
+		return
+	}
+	_, outcome, _, err := v.reconciler.runVersion(ctx, owner.Key, assignment{owner: &owner, version: version})
+	if err := errors.Join(err, outcome.Err()); err != nil && ctx.Err() == nil {
+		v.t.Errorf("%s: %v", o.GetName(), err)
+	}
+}
+
+// busy makes passes that load, attach, and unload a program, until ctx ends.
+func (v *victim) busy(ctx context.Context, name string) {
+	for n := 0; ctx.Err() == nil; n++ {
+		o := &v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1}}
+		o.Spec.BpfFunctionName, o.Spec.Names, o.Spec.ByteCode.Path = fmt.Sprint("f", n%2), []string{"sched/sched_switch"}, new("/opt/f.o")
+		v.run(ctx, "TracepointProgram", o)
+	}
+}
+
+// await lets time pass until a condition is met.
+func (v *victim) await(what string, most time.Duration, met func() bool) {
+	v.t.Helper()
+	start := time.Now()
+	for !met() {
+		if time.Since(start) > most {
+			v.t.Fatalf("after %s: not %s", most, what)
+		}
+		<-time.After(callTime / 2)
+	}
+}
+
+// tcx returns the object.
+func tcx(function string, interfaces v1alpha1.InterfaceSelector) *v1alpha1.TcxProgram {
+	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "firewall", UID: "uid", Generation: 1}}
+	o.Spec.BpfFunctionName, o.Spec.Direction, o.Spec.InterfaceSelector = function, "ingress", interfaces
+	o.Spec.ByteCode.Path = new("/opt/" + function + ".o")
+	return o
+}
+
+func named(names ...string) v1alpha1.InterfaceSelector {
+	return v1alpha1.InterfaceSelector{Interfaces: &names}
+}
+
+// A rollback waits for no pass: neither for the one that still attaches the version to hundreds of interfaces, nor for those
+// of other objects that keep all workers busy.
+func TestRollbackOnABusyNode(t *testing.T) {
+	everywhere := v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true)}}
+	for name, c := range map[string]struct {
+		before *v1alpha1.TcxProgram // nil: there was no object
+		bad    *v1alpha1.TcxProgram
+		busy   int // workers with other objects
+	}{
+		"another program":                  {tcx("good", named("eth0")), tcx("bad", everywhere), workers - 1},
+		"the same program at more places":  {tcx("good", named("eth0")), tcx("good", everywhere), workers - 1},
+		"the same program, all attached":   {tcx("good", named("eth0")), tcx("good", everywhere), 0},
+		"the first version of the program": {nil, tcx("bad", everywhere), workers - 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newVictim(t)
+				if c.before != nil {
+					v.run(t.Context(), kind, c.before)
+					v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				defer all.Wait()
+				defer stop()
+				for n := range c.busy {
+					all.Go(func() { v.busy(ctx, fmt.Sprint("other", n)) })
+				}
+				c.bad.Generation = 2
+				all.Go(func() {
+					for ctx.Err() == nil {
+						v.run(ctx, kind, c.bad)
+						<-time.After(callTime)
+					}
+				})
+				v.await("cut off", confirmLimit, v.isCut)
+				v.await("asked", confirmLimit, func() bool {
+					v.mu.Lock()
+					defer v.mu.Unlock()
+					return !v.silent.IsZero()
+				})
+				v.await("reachable", confirmLimit+5*time.Second, func() bool { return !v.isCut() })
+				var want []string
+				if c.before != nil {
+					want = []string{"eth0"}
+				}
+				v.await("restored", confirmLimit, func() bool {
+					return slices.Equal(v.attached("good"), want) && len(v.attached("bad")) == 0
+				})
+			})
+		})
+	}
+}
