@@ -536,18 +536,34 @@ func TestOpenAndClear(t *testing.T) {
 	if _, _, ok := s.Object(named("quay.io/a")); !ok {
 		t.Error("the object is gone")
 	}
-	if err := s.Clear(); err != nil || len(files(t, s.Dir)) > 0 {
-		t.Errorf("%v; it has %q", err, files(t, s.Dir))
-	}
 	absent := &Store{Dir: filepath.Join(t.TempDir(), "absent")}
 	if err := absent.Open(); err != nil {
 		t.Error(err)
 	}
-	if err := absent.Clear(); err != nil {
-		t.Error(err)
-	}
 	if absent.Size() != 0 {
 		t.Error("it has a size")
+	}
+}
+
+// When bpfman is uninstalled, or its ConfigMap is deleted, the store becomes empty. What others keep in its directory stays.
+func TestClear(t *testing.T) {
+	s := &Store{Dir: t.TempDir()}
+	for _, name := range []string{"images/a.o", "references/b.json", "changes/c.json", "new-d"} {
+		path := filepath.Join(s.Dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), dirMode), os.WriteFile(path, nil, recordMode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := s.Clear("changes"); err != nil {
+			t.Error(err)
+		}
+		if left := files(t, s.Dir); len(left) != 1 || !strings.HasSuffix(left[0], "c.json") {
+			t.Errorf("it has %q", left)
+		}
+	}
+	if err := (&Store{Dir: filepath.Join(t.TempDir(), "absent")}).Clear(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -218,26 +218,26 @@ func (c *Changes) Rollback(key program.Key, v Version) *Rollback {
 	return &Rollback{r.Confirmed, r.message()}
 }
 
-// message explains why a version doesn't run.
+// message explains why a version doesn't run, what runs instead, and what happens next.
 func (r record) message() string {
 	t := r.Tried
-	why := fmt.Sprintf("with generation %d attached, this node got no response from the API server for %s", t.Version.Generation(), t.Limit)
+	tried := t.Version.Generation()
+	cause := fmt.Sprintf("this node got no response from the API server for %s after generation %d was attached", t.Limit, tried)
+	if t.State == refused {
+		cause += ", and got one after the rollback"
+	}
 	if t.Restarted {
-		why = fmt.Sprintf("this node restarted before the API server had confirmed generation %d", t.Version.Generation())
+		cause = fmt.Sprintf("this node restarted before the API server had confirmed generation %d", tried)
 	}
 	runs := "nothing runs instead"
 	if r.Confirmed != nil {
 		runs = fmt.Sprintf("generation %d runs again", r.Confirmed.Generation())
 	}
-	then := "it is tried again when the API server responds"
-	switch {
-	case t.State == refused && !t.Restarted:
-		why += ", and got one after it was rolled back"
-		fallthrough
-	case t.State == refused:
-		then = "it isn't tried again here until the object or its annotation bpfman.io/restartedAt changes"
+	next := fmt.Sprintf("this node tries generation %d again when the API server responds", tried)
+	if t.State == refused {
+		next = fmt.Sprintf("this node doesn't try generation %d again until the object or its annotation bpfman.io/restartedAt changes", tried)
 	}
-	return fmt.Sprintf("%s: %s, %s", why, runs, then)
+	return fmt.Sprintf("%s: %s; %s", cause, runs, next)
 }
 
 // Trying reports whether a version is attached, and isn't confirmed yet.

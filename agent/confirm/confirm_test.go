@@ -237,7 +237,7 @@ func TestRolledBack(t *testing.T) {
 			w.t.Fatalf("undone %q after %s", w.undone, took)
 		}
 		w.pass(limit)
-		w.runs(bad, "the previous one", "generation 2 attached", "for 30s, and got one after it was rolled back: generation 1 runs again", "bpfman.io/restartedAt")
+		w.runs(bad, "the previous one", "for 30s after generation 2 was attached, and got one after the rollback: generation 1 runs again; this node doesn't try generation 2 again until", "bpfman.io/restartedAt")
 		w.runs(good, "it")
 		w.crash()
 		w.runs(bad, "the previous one", "generation 1 runs again")
@@ -274,7 +274,7 @@ func TestUnproven(t *testing.T) {
 		v := w.version("good")
 		w.attach(v, "d")
 		w.pass(10 * limit)
-		w.runs(v, "nothing", "it is tried again when the API server responds")
+		w.runs(v, "nothing", "this node tries generation 1 again when the API server responds")
 		w.crash()
 		w.pass(limit)
 		before := w.changed

@@ -63,8 +63,8 @@ var unseen = map[string]string{
 var partial = slices.Concat(
 	// Details after a cause.
 	[]string{
-		"nothing runs instead", "generation %d runs again", "it is tried again when the API server responds", ", and got one after it was rolled back",
-		"it isn't tried again here until the object or its annotation bpfman.io/restartedAt changes", " (the previously loaded program %d keeps running)",
+		"nothing runs instead", "generation %d runs again", "this node tries generation %d again when the API server responds", ", and got one after the rollback",
+		"this node doesn't try generation %d again until the object or its annotation bpfman.io/restartedAt changes", " (the previously loaded program %d keeps running)",
 		"type %s, %d-byte keys, and %d-byte values", "; its primary interface is %s", "; only the first %d are checked", "and %d other reasons",
 		"revision %d runs again", "%d of %d nodes with revision %d aren't healthy (%s)", "revision %d, step %d of %d on %d of %d nodes", "Attached on %d of %s",
 		"the name of an interface has 1 to 15 bytes, without whitespace, slashes, and colons", "a tracepoint has the form category/event",
@@ -103,6 +103,7 @@ var partial = slices.Concat(
 	// Errors that the agent handles, waits for, or logs.
 	[]string{
 		"images are being read, or a change isn't confirmed", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
+		"generation %d is rolled back", "a change is rolled back", "wait for a rollback: %w",
 		"read the boot ID: %w", "read the record of a change: %w", "remove a damaged record: %w", "remove the record of %s: %w",
 		"write a section header: %w", "write the ELF header: %w", "it is in section %s, and bpfman has no kind for programs of type %s",
 		"%s has no list of objects", "a list has an item of %T",

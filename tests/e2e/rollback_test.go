@@ -129,7 +129,7 @@ func rollBack(t *testing.T, name, victim string, o v1alpha1.UserObject, drops fu
 			address, _ := apiServer(ctx, s, victim)
 			start, ended := time.Now(), inBackground[time.Duration](ctx, s, victim, []string{"outage", address}, "end-outage", address)
 			modify(ctx, s, o, func(o v1alpha1.UserObject) { drops(o, true) })
-			says(ctx, v1alpha1.BpfProgCondRolledBack, "and got one after it was rolled back: generation 1 runs again")
+			says(ctx, v1alpha1.BpfProgCondRolledBack, "and got one after the rollback: generation 1 runs again")
 			s.Logf("the node had no connection to the API server for %s; the report came %s after the change",
 				ended().Round(time.Second/10), time.Since(start).Round(time.Second/10))
 		}},
