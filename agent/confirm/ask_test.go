@@ -311,4 +311,7 @@ func TestServerIsAdded(t *testing.T) {
 	own.serves(lists(own.addr(), second.addr()))
 	expect(t, a, Reached)
 	expect(t, a, Responded)
+	if asked := second.asked(); len(asked) != 1 || asked[0] != "GET /version" {
+		t.Errorf("it was asked for %q", asked)
+	}
 }

@@ -345,20 +345,20 @@ func (c *Changes) wait() time.Duration {
 // step undoes what is overdue, and asks the API server if that is due.
 func (c *Changes) step(ctx context.Context) {
 	now := time.Now()
-	undo, open, unasked := map[program.Key]record{}, false, false
+	undo, open := map[program.Key]record{}, false
 	c.update(ctx, func(key program.Key, r record) record {
 		r = r.passed(now, c.boot, c.Limit)
 		if r.Tried != nil && r.Tried.State == undoing {
 			undo[key] = r
 		}
-		open, unasked = open || r.open(), unasked || r.unasked(now)
+		open = open || r.open()
 		return r
 	})
 	if len(undo) > 0 {
 		c.undo(ctx, undo)
 	}
 	c.mu.Lock()
-	due := unasked || open && !time.Now().Before(c.next)
+	due := open && !time.Now().Before(c.next)
 	c.mu.Unlock()
 	if due {
 		c.ask(ctx)

@@ -732,18 +732,72 @@ func TestWithoutLimit(t *testing.T) {
 
 // An agent that was stopped for longer than the time limit asks the API server before it rolls anything back.
 func TestStoppedBeyondTheLimit(t *testing.T) {
+	for name, before := range map[string][]Response{
+		"before it asked":                      nil,
+		"after a response while it attached":   {Responded},
+		"after silence, and a response":        {Silent, Silent, Responded},
+		"after silence, and a refusal":         {Silent, Reached},
+		"after a refusal, and another refusal": {Reached, Reached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				v := w.version("good")
+				asked := 0
+				w.responds = func() Response {
+					asked++
+					return before[min(asked, len(before))-1]
+				}
+				if err := w.changes.Begin(key, v); err != nil {
+					w.t.Fatal(err)
+				}
+				for asked < len(before) {
+					w.pass(time.Second / 2)
+				}
+				w.stop()
+				w.pass(10 * limit)
+				w.responds = func() Response { return Responded }
+				w.start()
+				w.pass(time.Second)
+				w.attach(v, "d")
+				w.pass(limit)
+				w.runs(v, "it")
+				if len(w.undone) > 0 || w.changes.Unconfirmed() > 0 {
+					w.t.Errorf("undone %q", w.undone)
+				}
+			})
+		})
+	}
+}
+
+// A part that was attached stays unconfirmed while further attempts fail.
+func TestAttemptsBeforeAResponse(t *testing.T) {
 	node(t, func(w *world) {
-		v := w.version("good")
-		w.attach(v, "d")
-		w.stop()
-		w.pass(10 * limit)
-		w.start()
-		w.pass(time.Second)
-		w.attach(v, "d")
+		w.attach(w.version("good"), "d1")
 		w.pass(limit)
-		w.runs(v, "it")
-		if len(w.undone) > 0 || w.changes.Unconfirmed() > 0 {
-			w.t.Errorf("undone %q", w.undone)
-		}
+		v := w.version("parts")
+		w.attempt(v, "d2", Pass{Attached: true, Added: true})
+		w.pass(limit)
+		w.responds = func() Response { return Silent }
+		w.attempt(v, "d2", Pass{Attached: true, Added: true})
+		w.attempt(v, "d2", Pass{Attached: true})
+		w.pass(2 * limit)
+		w.runs(v, "the previous one")
+	})
+}
+
+// After a reboot, the time since the former boot means nothing.
+func TestRebootAfterARollback(t *testing.T) {
+	node(t, func(w *world) {
+		w.responds = func() Response { return Silent }
+		v := w.version("bad")
+		w.attach(v, "d")
+		w.pass(limit + time.Second)
+		w.boot("second")
+		w.booted = w.booted.Add(-time.Hour)
+		w.crash()
+		w.pass(time.Second)
+		w.responds = func() Response { return Responded }
+		w.pass(limit)
+		w.runs(v, "nothing", "this node doesn't try generation 1 again")
 	})
 }

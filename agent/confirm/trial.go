@@ -111,7 +111,7 @@ type trial struct {
 func (t trial) resumed(now time.Time, uptime time.Duration, boot string, limit time.Duration) *trial {
 	left := limit
 	if t.Due > 0 && t.Boot == boot {
-		left = min(max(0, t.Due-uptime), limit)
+		left = min(t.Due-uptime, limit)
 	}
 	t.deadline, t.added = now.Add(left), true
 	if t.State == undone || t.State == unproven {
@@ -237,11 +237,6 @@ func (r record) postponed(now time.Time, limit time.Duration) record {
 // open reports whether the record waits for a response of the API server.
 func (r record) open() bool {
 	return r.Tried != nil && r.Tried.State != refused && r.Tried.State != partial
-}
-
-// unasked reports whether the deadline has passed, and the API server must still be asked.
-func (r record) unasked(now time.Time) bool {
-	return r.Tried != nil && r.Tried.State == trying && !r.Tried.Silent && now.After(r.Tried.deadline)
 }
 
 // running returns the version that was confirmed and runs, or nil.
