@@ -125,7 +125,7 @@ type victim struct {
 	silent time.Time
 }
 
-func newVictim(t *testing.T) *victim {
+func newVictim(t *testing.T, limit time.Duration) *victim {
 	t.Helper()
 	server, err := cluster.New(&rest.Config{Host: "http://server", Transport: nodes{}}, "agent", "node", "", logr.Discard())
 	if err != nil {
@@ -141,7 +141,7 @@ func newVictim(t *testing.T) *victim {
 		interfaces[fmt.Sprintf("eth%d", n)] = program.Interface{Index: n + 1}
 	}
 	reports := &record.Reports{Cluster: server, NodeName: "node"}
-	changes := &confirm.Changes{Limit: confirmLimit, Ask: v.ask}
+	changes := &confirm.Changes{Limit: limit, Ask: v.ask}
 	v.reconciler = &reconciler{
 		queue: newQueue(nil), reports: reports, inventory: inventory, changes: changes,
 		planner: planner{cluster: server, reports: reports, nodeName: "node", interfaces: func() (map[string]program.Interface, error) {
@@ -255,7 +255,7 @@ func TestRollbackOnABusyNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				v := newVictim(t)
+				v := newVictim(t, confirmLimit)
 				if c.before != nil {
 					v.run(t.Context(), kind, c.before)
 					v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
@@ -291,4 +291,17 @@ func TestRollbackOnABusyNode(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Without a time limit, the node still records what it runs: if the operator hasn't decided about a newer version, that runs
+// again after a reboot.
+func TestRecordedWithoutLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, 0)
+		o := tcx("good", named("eth0"))
+		v.run(t.Context(), kind, o)
+		if is := v.reconciler.changes.Confirmed(program.OwnerOf(kind, o).Key, o.UID); is == nil || is.Generation() != o.Generation {
+			t.Errorf("%+v is recorded", is)
+		}
+	})
 }
