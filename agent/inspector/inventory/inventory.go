@@ -178,10 +178,15 @@ func read[E any](ids []uint32, known map[uint32]E, readOne func(uint32) (E, erro
 	return all
 }
 
-// readHolders reads processes and pins.
+// readHolders reads processes and pins. If it can't list the processes, those that are known
+// stay.
 func (i *Inventory) readHolders() {
 	table, err := process.Scan(i.proc)
-	if err == nil && table.Unreadable > 0 {
+	if err != nil {
+		i.tried("processes", err)
+		return
+	}
+	if table.Unreadable > 0 {
 		err = fmt.Errorf("the file descriptors of %d processes aren't visible", table.Unreadable)
 	}
 	i.tried("processes", err)
