@@ -255,6 +255,8 @@ func (v byteValue) numbers(m *Metric) ([]float64, error) {
 		}
 	case len(v) <= 8:
 		size = len(v) // a plain number
+	default:
+		return nil, fmt.Errorf("a value of %d bytes isn't a number: set field, or offset and size", len(v))
 	}
 	numbers := make([]float64, count)
 	for i := range numbers {
@@ -266,6 +268,9 @@ func (v byteValue) numbers(m *Metric) ([]float64, error) {
 			return nil, err
 		}
 		numbers[i], at = float64(n), at+size
+		if unused := 64 - 8*size; m.Signed {
+			numbers[i] = float64(int64(n<<unused) >> unused) //nolint:gosec // only the bits matter
+		}
 	}
 	return numbers, nil
 }
