@@ -240,13 +240,13 @@ func TestFollowAfterABusyRequest(t *testing.T) {
 				<-volumes.entered
 				programs.id = 9
 				changes <- struct{}{}
-				time.Sleep(time.Minute) // virtual
+				<-time.After(time.Minute) // virtual
 				volumes.entered = nil
 				close(volumes.proceed)
 				if err := <-published; err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(2 * settle)
+				<-time.After(2 * settle)
 				synctest.Wait()
 				if shown(t, volumes) != 9 {
 					t.Errorf("the volume shows the maps of program %d", shown(t, volumes))

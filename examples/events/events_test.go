@@ -178,7 +178,7 @@ func TestHubForgetsAClientThatDoesNotRead(t *testing.T) {
 		if clients() != 1 {
 			t.Fatalf("%d clients", clients())
 		}
-		time.Sleep(2 * writeTimeout) // virtual
+		<-time.After(2 * writeTimeout) // virtual
 		synctest.Wait()
 		if clients() != 0 {
 			t.Error("the hub still has a client that doesn't read")

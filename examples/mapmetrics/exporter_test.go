@@ -214,7 +214,7 @@ latency_count{cpu="1",device="7"} 6
 // TestSameWithoutBPF reads maps with bpf(2) and as text, which a seccomp profile decides.
 func TestSameWithoutBPF(t *testing.T) {
 	prerequisite.NeedsRoot(t, "maps of the kernel are for root alone")
-	number := &btf.Int{Name: "long long", Size: 8, Encoding: btf.Signed}
+	number := &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed}
 	pair := &btf.Struct{Name: "pair", Size: 16, Members: []btf.Member{{Name: "a", Type: number}, {Name: "b", Type: number, Offset: 64}}}
 	slots := &btf.Struct{Name: "slots", Size: 16, Members: []btf.Member{
 		{Name: "slots", Type: &btf.Array{Type: &btf.Int{Name: "unsigned int", Size: 4}, Nelems: 4, Index: &btf.Int{Name: "unsigned int", Size: 4}}},

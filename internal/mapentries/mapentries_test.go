@@ -177,7 +177,10 @@ func TestStop(t *testing.T) {
 			}
 		}
 		count := 0
-		for range All(m) {
+		for _, err := range All(m) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			if count++; count == 3 {
 				break
 			}
