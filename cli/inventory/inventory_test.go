@@ -5,6 +5,7 @@ package inventory
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"k8s.io/utils/ptr"
@@ -129,5 +130,24 @@ func TestSettingsOf(t *testing.T) {
 		if !reflect.DeepEqual(got, Settings{}) {
 			t.Errorf("got %+v", got)
 		}
+	}
+}
+
+// The kernel keeps 15 characters of a name. Only the daemon's pins tell the rest.
+func TestMapsHaveWholeNames(t *testing.T) {
+	const kernels = "connection_stat"
+	volume := "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/maps/mount/" + kernels + "us"
+	node := &v1alpha1.BpfNode{Status: v1alpha1.BpfNodeStatus{Maps: []v1alpha1.BpfNodeMap{
+		{ID: 1, Name: kernels, Pins: []string{"/run/bpfman/fs/maps/7/connection_states", volume}},
+		{ID: 2, Name: kernels, Pins: []string{"/run/bpfman/fs/maps/7/connection_statistics"}},
+		{ID: 3, Name: kernels, Pins: []string{volume}},
+		{ID: 4, Name: "other", Pins: []string{"/run/bpfman/fs/maps/7/unlike"}},
+	}}}
+	var names []string
+	for _, m := range Maps(node, nil) {
+		names = append(names, m.Name)
+	}
+	if want := []string{"connection_states", "connection_statistics", kernels, "other"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
 	}
 }

@@ -4,6 +4,7 @@
 package inventory
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,7 @@ func Maps(node *v1alpha1.BpfNode, pods []corev1.Pod) []Map {
 	out := make([]Map, 0, len(node.Status.Maps))
 	for _, m := range node.Status.Maps {
 		found := Map{Node: node.Name, BpfNodeMap: m, Programs: programs[m.ID]}
+		found.Name = nameOf(m)
 		for _, pin := range m.Pins {
 			if uid := kubelet.PodOf(pin); uid != "" {
 				name, known := mounting[uid]
@@ -60,4 +62,18 @@ func Maps(node *v1alpha1.BpfNode, pods []corev1.Pod) []Map {
 		out = append(out, found)
 	}
 	return out
+}
+
+// daemonMaps is the directory where the bpfman daemon pins maps.
+const daemonMaps = "/run/bpfman/fs/maps/"
+
+// nameOf returns the whole name of a map that the daemon has pinned. The kernel keeps 15 characters of it, which several
+// maps can have in common.
+func nameOf(m v1alpha1.BpfNodeMap) string {
+	for _, pin := range m.Pins {
+		if name := path.Base(pin); strings.HasPrefix(pin, daemonMaps) && strings.HasPrefix(name, m.Name) {
+			return name
+		}
+	}
+	return m.Name
 }

@@ -73,6 +73,12 @@ func (d *Driver) Register(server *grpc.Server) {
 	csi.RegisterNodeServer(server, d.node)
 }
 
+// RegisterIdentity adds only the identity service to server, for clients that need to know no
+// more than what the plugin is.
+func (d *Driver) RegisterIdentity(server *grpc.Server) {
+	csi.RegisterIdentityServer(server, d.identity)
+}
+
 // statusCodes maps errors to gRPC codes. The kubelet retries after all of them. The
 // first error that is in the chain decides.
 var statusCodes = []struct {

@@ -30,10 +30,20 @@ const (
 // have the same effect, but later. They also inform a plugin that has just started of
 // its volumes.
 func (d *Driver) Follow(ctx context.Context, changes <-chan struct{}) {
+	// missed are the volumes that requests worked on. Such a request can have looked up the
+	// program before the change.
+	var missed []publication
 	for {
+		var again <-chan time.Time
+		if len(missed) > 0 {
+			again = time.After(settle)
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-again:
+			missed = d.node.followEach(ctx, missed)
+			continue
 		case <-changes:
 		}
 		select {
@@ -46,16 +56,18 @@ func (d *Driver) Follow(ctx context.Context, changes <-chan struct{}) {
 		case <-changes:
 		default:
 		}
-		d.node.followAll(ctx)
+		missed = d.node.followEach(ctx, d.node.live.all())
 	}
 }
 
-func (n *node) followAll(ctx context.Context) {
+// followEach updates volumes, and returns those that a request works on.
+func (n *node) followEach(ctx context.Context, volumes []publication) (busy []publication) {
 	since := time.Now()
-	for _, p := range n.live.all() {
+	for _, p := range volumes {
 		release, ok := n.busy.acquireFree(p.target)
 		if !ok {
-			continue // a request works on it
+			busy = append(busy, p)
+			continue
 		}
 		state, err := n.Volumes.Read(p.target)
 		if err == nil && state.Complete(p.maps, p.access) {
@@ -63,6 +75,7 @@ func (n *node) followAll(ctx context.Context) {
 		}
 		release()
 	}
+	return busy
 }
 
 // follow updates a complete volume with this state, so that it shows the maps of the program that is
@@ -111,7 +124,8 @@ func (n *node) update(ctx context.Context, p publication, state maps.State, sinc
 	return nil
 }
 
-// live contains the volumes that are known to be published, by their targets.
+// live contains the volumes that are known to be published, or that a request publishes, by their
+// targets.
 type live struct {
 	mu      sync.Mutex
 	volumes map[string]publication

@@ -141,7 +141,7 @@ func TestPinnedVolumeStays(t *testing.T) {
 		publish(t, n, request)
 		programs.id = 9
 	}
-	n.followAll(t.Context())
+	n.followEach(t.Context(), n.live.all())
 	if shown(t, volumes) != 7 {
 		t.Error("the volume followed")
 	}
@@ -214,6 +214,58 @@ func TestFollowWithoutTheKubelet(t *testing.T) {
 			t.Errorf("published %v", volumes.published)
 		}
 	})
+}
+
+// TestFollowAfterABusyRequest reloads the program while a request publishes the maps that it had
+// before.
+func TestFollowAfterABusyRequest(t *testing.T) {
+	for name, live := range map[string]bool{"a new volume": false, "a live volume": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, programs, volumes, _ := newTestNode()
+				if live {
+					publish(t, n, publishRequest())
+					programs.id = 8
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				changes := make(chan struct{}, 1)
+				go (&Driver{node: n}).Follow(ctx, changes)
+				volumes.entered, volumes.proceed = make(chan struct{}), make(chan struct{})
+				published := make(chan error, 1)
+				go func() {
+					_, err := n.NodePublishVolume(ctx, publishRequest())
+					published <- err
+				}()
+				<-volumes.entered
+				programs.id = 9
+				changes <- struct{}{}
+				<-time.After(time.Minute) // virtual
+				volumes.entered = nil
+				close(volumes.proceed)
+				if err := <-published; err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(2 * settle)
+				synctest.Wait()
+				if shown(t, volumes) != 9 {
+					t.Errorf("the volume shows the maps of program %d", shown(t, volumes))
+				}
+			})
+		})
+	}
+}
+
+// A volume that was never published isn't followed.
+func TestFailedVolumeIsForgotten(t *testing.T) {
+	n, _, volumes, _ := newTestNode()
+	volumes.err = errors.New("no space left on device")
+	if _, err := n.NodePublishVolume(t.Context(), publishRequest()); err == nil {
+		t.Error("published")
+	}
+	if live := n.live.all(); len(live) > 0 {
+		t.Errorf("live: %v", live)
+	}
 }
 
 func TestRequestWaitsForFollowing(t *testing.T) {
@@ -292,7 +344,7 @@ func conditionOf(t *testing.T, n *node) (abnormal bool, message string) {
 }
 
 func TestStatsAndCounts(t *testing.T) {
-	n, programs, _, _ := newTestNode()
+	n, programs, volumes, _ := newTestNode()
 	d := &Driver{node: n}
 	if counts, err := d.Count(); err != nil || counts != (Counts{}) {
 		t.Errorf("Count = %+v, %v", counts, err)
@@ -312,6 +364,11 @@ func TestStatsAndCounts(t *testing.T) {
 	if abnormal, message := conditionOf(t, n); !abnormal || !strings.Contains(message, "counters") {
 		t.Errorf("condition %v, %q", abnormal, message)
 	}
+	volumes.unreadable = errors.New("input/output error")
+	if counts, err := d.Count(); err != nil || counts != (Counts{Live: 1, Stale: 1}) {
+		t.Errorf("Count with a volume that can't be read = %+v, %v", counts, err)
+	}
+	volumes.unreadable = nil
 	request := publishRequest()
 	request.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
 	publish(t, n, request)

@@ -118,7 +118,7 @@ func condition(pins []maps.Pin, loaded map[ebpf.MapID]bool, remark string) strin
 type Counts struct {
 	// Live is the number of mounted volumes. Stale is the number of those that don't
 	// show the maps of a loaded program, or not of the newest, although their pods didn't
-	// ask to keep the maps that they have.
+	// ask to keep the maps that they have, or that can't be read.
 	Live, Stale int
 }
 
@@ -139,7 +139,10 @@ func (d *Driver) Count() (Counts, error) {
 	for _, volume := range volumes {
 		state, err := d.node.Volumes.Read(volume.Target)
 		if err != nil {
-			return Counts{}, err
+			// One volume doesn't keep the others from being counted.
+			d.node.Log.Log(context.Background(), d.node.levelOf(volume.Target, err), "Failed to read a volume", "target", volume.Target, "error", err)
+			counts.Stale++
+			continue
 		}
 		if !state.Mounted {
 			counts.Live-- // unpublished in the meantime

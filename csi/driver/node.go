@@ -99,12 +99,15 @@ func (n *node) publish(ctx context.Context, p publication, log *slog.Logger) err
 	if err != nil {
 		return err
 	}
+	n.live.add(p) // before it looks up the program: see Driver.Follow
 	if state.Complete(p.maps, p.access) {
 		n.follow(ctx, p, state, time.Now().Add(-followReuse), log)
-	} else if err := n.create(ctx, p, log); err != nil {
+		return nil
+	}
+	if err := n.create(ctx, p, log); err != nil {
+		n.live.remove(p.target)
 		return err
 	}
-	n.live.add(p)
 	return nil
 }
 

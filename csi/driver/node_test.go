@@ -55,6 +55,8 @@ type fakeVolumes struct {
 	access    maps.Access
 	ready     error
 	err       error
+	// unreadable is the error of each read.
+	unreadable error
 	// entered and proceed delay a publication.
 	entered, proceed chan struct{}
 }
@@ -80,7 +82,7 @@ func (f *fakeVolumes) Read(target string) (maps.State, error) {
 		}
 		state.Pins = append(state.Pins, pin)
 	}
-	return state, nil
+	return state, f.unreadable
 }
 
 func (f *fakeVolumes) List() ([]maps.Volume, error) {

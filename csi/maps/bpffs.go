@@ -73,7 +73,7 @@ func newBPFFS(id, label string, access Access) (*os.File, error) {
 // of each new bpffs. They list the maps and programs of the whole node, and can't be
 // removed. In this case, the volume is a directory below that root. Before Linux 6.15, a
 // directory of a file system that isn't mounted can't be mounted. The files then stay
-// visible, but only the node's root can open them. hideIterators closes root unless it
+// visible, but only root with CAP_DAC_OVERRIDE can open them. hideIterators closes root unless it
 // returns it.
 func hideIterators(root *os.File) (*os.File, error) {
 	iterators, err := iteratorsOf(root)
@@ -127,7 +127,8 @@ func subdirectory(root *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "detached bpffs"), nil
 }
 
-// seal removes access to the kernel's iterators for everyone but the node's root.
+// seal removes access to the kernel's iterators for everyone but root with CAP_DAC_OVERRIDE,
+// for whom modes don't matter.
 func seal(root *os.File, iterators []string) error {
 	for _, name := range iterators {
 		iterator, err := openPin(root, name)

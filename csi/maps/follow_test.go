@@ -5,15 +5,19 @@ package maps
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
@@ -129,6 +133,27 @@ func TestFollowingSurvivesFaults(t *testing.T) {
 	}
 }
 
+// TestReadSaysWhatFailed reads a volume while the kernel doesn't open maps: a map isn't gone, or
+// something else, for that reason.
+func TestReadSaysWhatFailed(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, n.maps, Access{})
+	err := sandbox.Run(t, "read", nil, sandbox.Fault{Syscall: unix.SYS_BPF, Errno: unix.EIO}, n.root, n.target)
+	if err == nil || !strings.Contains(err.Error(), "open map") || !strings.Contains(err.Error(), unix.EIO.Error()) {
+		t.Errorf("read without bpf(2): %v", err)
+	}
+}
+
+func TestReady(t *testing.T) {
+	n := newNode(t)
+	if err := n.volumes.Ready(); err != nil {
+		t.Error(err)
+	}
+	if err := NewVolumes(filepath.Join(n.root, "none"), "").Ready(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("ready without the kubelet's directory: %v", err)
+	}
+}
+
 func TestRead(t *testing.T) {
 	n := newNode(t)
 	if state := n.read(t); state.Mounted || state.Complete(nil, Access{}) || state.Shows(nil, Access{}) {
@@ -183,6 +208,68 @@ func TestPublishReplacesAProgram(t *testing.T) {
 	}
 	n.publish(t, n.maps, access)
 	n.checkShows(t, n.maps, access)
+}
+
+// TestPublishReplacesALink replaces a map in the volume with a BPF link, which the kernel opens
+// only for writing.
+func TestPublishReplacesALink(t *testing.T) {
+	n, access := newNode(t), Access{Group: new(uint32(2000))}
+	n.publish(t, n.maps, access)
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	attached, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_process_exit", Program: program})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer attached.Close()
+	planted := filepath.Join(n.target, "config")
+	if err := errors.Join(os.Remove(planted), attached.Pin(planted), os.Chmod(planted, access.PinMode()), os.Chown(planted, 0, int(*access.Group))); err != nil {
+		t.Fatal(err)
+	}
+	if state := n.read(t); state.Shows(n.maps, access) || len(state.Pins) != 2 {
+		t.Errorf("a link passes for a map: %+v", state)
+	}
+	n.publish(t, n.maps, access)
+	n.checkShows(t, n.maps, access)
+}
+
+// TestCrowdedVolume fills a volume with links and directories, which costs a pod nearly nothing.
+func TestCrowdedVolume(t *testing.T) {
+	n, access := newNode(t), Access{Group: new(uint32(2000))}
+	n.publish(t, n.maps, access)
+	allocated := func() uint64 {
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return stats.TotalAlloc
+	}
+	for i := range 3 * maxFiles {
+		name := filepath.Join(n.target, fmt.Sprint("crowd", i))
+		if err := errors.Join(os.Link(filepath.Join(n.target, "config"), name), os.Mkdir(name+"d", 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(n.target, temporary+"config"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	before := allocated()
+	state := n.read(t)
+	if most := uint64(32 << 20); allocated()-before > most {
+		t.Errorf("reading allocates %d bytes, more than %d", allocated()-before, most)
+	}
+	if len(state.Pins) > maxFiles || !state.Crowded || state.Shows(n.maps, access) {
+		t.Errorf("%d pins, crowded %v", len(state.Pins), state.Crowded)
+	}
+	n.publish(t, n.maps, access)
+	n.checkShows(t, n.maps, access)
+	left := slices.DeleteFunc(fileNames(t, n.target), func(name string) bool { return !isPinName(name) })
+	if want := []string{"config", "counters"}; !slices.Equal(left, want) {
+		t.Errorf("%d files are left, not %q", len(left), want)
+	}
 }
 
 func TestList(t *testing.T) {

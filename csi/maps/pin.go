@@ -137,26 +137,50 @@ func pin(directory *os.File, m Map, access Access) error {
 	return nil
 }
 
-// removePins removes the pins in a volume that aren't of these maps.
+// maxRemoved is the maximum number of files that removePins looks at. The next call looks at
+// others, because those that it removed are gone.
+const maxRemoved = 16 * maxFiles
+
+// removePins removes the files in a volume that aren't the pins of these maps.
 func removePins(directory *os.File, maps []Map) error {
 	entries, err := openDirectory(directory, ".", unix.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer entries.Close()
-	names, err := entries.Readdirnames(-1)
-	if err != nil {
-		return fmt.Errorf("list pins: %w", err)
+	for range maxRemoved / maxFiles {
+		some, err := entriesOf(entries, maxFiles)
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		for _, entry := range some {
+			name := entry.Name()
+			wanted := !isPinName(name) || slices.ContainsFunc(maps, func(m Map) bool { return globals.File(m.Name) == name })
+			if wanted && !entry.IsDir() && !strings.HasPrefix(name, temporary) {
+				continue
+			}
+			if err := remove(directory, entry); err != nil {
+				return err
+			}
+		}
 	}
-	for _, name := range names {
-		wanted := !isPinName(name) || slices.ContainsFunc(maps, func(m Map) bool { return globals.File(m.Name) == name })
-		if wanted && !strings.HasPrefix(name, temporary) {
-			continue
+	return nil
+}
+
+// remove removes a file, or a directory if it is empty. Root in the pod can have created it.
+func remove(directory *os.File, entry os.DirEntry) error {
+	flags := 0
+	if entry.IsDir() {
+		flags = unix.AT_REMOVEDIR
+	}
+	err := unix.Unlinkat(int(directory.Fd()), entry.Name(), flags)
+	for _, expected := range []error{os.ErrNotExist, unix.ENOTEMPTY, unix.EISDIR, unix.ENOTDIR} { // the pod can change it again
+		if errors.Is(err, expected) {
+			return nil
 		}
-		// Root in the pod can have made a directory, which isn't a pin.
-		if err := unix.Unlinkat(int(directory.Fd()), name, 0); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EISDIR) {
-			return &os.PathError{Op: "unlink", Path: filepath.Join(directory.Name(), name), Err: err}
-		}
+	}
+	if err != nil {
+		return &os.PathError{Op: "unlink", Path: filepath.Join(directory.Name(), entry.Name()), Err: err}
 	}
 	return nil
 }

@@ -6,12 +6,14 @@ package maps
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/internal/globals"
 )
@@ -24,6 +26,8 @@ type State struct {
 	ReadOnly bool
 	// Pins are sorted by name.
 	Pins []Pin
+	// Crowded is true if there are so many files that Pins may lack some.
+	Crowded bool
 }
 
 // Pin is a pinned map.
@@ -54,7 +58,7 @@ func (s State) Complete(names []string, access Access) bool {
 // Shows reports whether the volume shows these maps and no other, with exactly this
 // access.
 func (s State) Shows(maps []Map, access Access) bool {
-	return s.Mounted && s.ReadOnly == access.ReadOnly && len(s.Pins) == len(maps) &&
+	return s.Mounted && !s.Crowded && s.ReadOnly == access.ReadOnly && len(s.Pins) == len(maps) &&
 		!slices.ContainsFunc(maps, func(m Map) bool { return !s.shows(m, access) })
 }
 
@@ -73,17 +77,40 @@ func read(directory *os.File) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	pins, err := pinsIn(directory)
-	return State{Mounted: true, ReadOnly: readOnly, Pins: pins}, err
+	entries, err := entriesOf(directory, maxFiles)
+	if err != nil {
+		return State{}, err
+	}
+	pins, err := pinsAmong(entries, directory)
+	return State{Mounted: true, ReadOnly: readOnly, Pins: pins, Crowded: len(entries) == maxFiles}, err
 }
 
-// pinsIn reads the pins in directory, sorted by name. It leaves out pins that disappear
-// in the meantime.
-func pinsIn(directory *os.File) ([]Pin, error) {
-	entries, err := directory.ReadDir(-1)
-	if err != nil {
+// maxFiles is the maximum number of files, links, and directories that are read in a volume.
+// It is twice the number of maps that a volume can list. Root in the pod can create any number,
+// at nearly no cost.
+const maxFiles = 2048
+
+// entriesOf returns at most limit entries of a directory, or all if limit is negative.
+func entriesOf(directory *os.File, limit int) ([]os.DirEntry, error) {
+	entries, err := directory.ReadDir(limit)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("list pins: %w", err)
 	}
+	return entries, nil
+}
+
+// pinsIn reads the pins in one of the daemon's directories, sorted by name.
+func pinsIn(directory *os.File) ([]Pin, error) {
+	entries, err := entriesOf(directory, -1)
+	if err != nil {
+		return nil, err
+	}
+	return pinsAmong(entries, directory)
+}
+
+// pinsAmong reads the pins among the entries of directory, sorted by name. It leaves out pins
+// that disappear in the meantime.
+func pinsAmong(entries []os.DirEntry, directory *os.File) ([]Pin, error) {
 	var pins []Pin
 	for _, entry := range entries {
 		if !entry.Type().IsRegular() || !isPinName(entry.Name()) {
@@ -118,8 +145,9 @@ func readPin(directory *os.File, name string) (Pin, error) {
 	}
 	pinned, err := ebpf.LoadPinnedMap(procPath(file), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
-		// Root in the pod can have pinned something else, which isn't an error of the kernel.
-		if errno := syscall.Errno(0); errors.As(err, &errno) {
+		// Root in the pod can have pinned something else. A program isn't an error of the
+		// kernel. A link is EINVAL, because the kernel opens links only for writing.
+		if errno := syscall.Errno(0); errors.As(err, &errno) && errno != unix.EINVAL {
 			return Pin{}, fmt.Errorf("open map %s: %w", file.Name(), err)
 		}
 		return pin, nil

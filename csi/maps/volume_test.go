@@ -25,9 +25,13 @@ import (
 
 func TestMain(m *testing.M) {
 	sandbox.Main(m, map[string]sandbox.Child{
-		"open":      childOpen,
-		"events":    childEvents,
-		"publish":   childPublish,
+		"open":    childOpen,
+		"events":  childEvents,
+		"publish": childPublish,
+		"read": func(args []string) error {
+			_, err := NewVolumes(args[0], "").Read(args[1])
+			return err
+		},
 		"unpublish": func(args []string) error { return NewVolumes(args[0], "").Unpublish(args[1]) },
 	})
 }
@@ -379,6 +383,28 @@ func checkSealed(t *testing.T, path string) {
 	}
 }
 
+// TestSeal closes files as it does with the kernel's own, which not every kernel has.
+func TestSeal(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, n.maps, Access{})
+	directory, err := os.Open(n.target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer directory.Close()
+	if err := seal(directory, []string{"config"}); err != nil {
+		t.Fatal(err)
+	}
+	checkSealed(t, filepath.Join(n.target, "config"))
+	if err := seal(directory, []string{"none"}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("seal a file that isn't there: %v", err)
+	}
+	n.setReadOnly(t, true)
+	if err := seal(directory, []string{"counters"}); !errors.Is(err, unix.EROFS) {
+		t.Errorf("seal a file that can't be changed: %v", err)
+	}
+}
+
 // publishCalls are the system calls between the steps of Publish.
 var publishCalls = map[string]int{
 	"openat2": unix.SYS_OPENAT2, "mkdirat": unix.SYS_MKDIRAT, "fstatfs": unix.SYS_FSTATFS,
@@ -414,6 +440,14 @@ func TestPublishSurvivesFaults(t *testing.T) {
 				n.checkGone(t)
 			})
 		}
+	}
+}
+
+func TestPublishSaysWhatFailed(t *testing.T) {
+	n := newNode(t)
+	err := n.publishWith(t, sandbox.Fault{Syscall: unix.SYS_MKDIRAT, Errno: unix.EIO}, n.maps, Access{})
+	if err == nil || !strings.Contains(err.Error(), "mkdir "+n.target+": "+unix.EIO.Error()) {
+		t.Errorf("publish without mkdir(2): %v", err)
 	}
 }
 

@@ -34,7 +34,8 @@ int firewall(struct __sk_buff *skb)
 
 	if (skb->protocol != bpf_htons(ETH_P_IP))
 		return TCX_NEXT;
-	if (bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), &source, sizeof(source)))
+	// Relative to the IP header: tunnels and WireGuard have no Ethernet header before it.
+	if (bpf_skb_load_bytes_relative(skb, offsetof(struct iphdr, saddr), &source, sizeof(source), BPF_HDR_START_NET))
 		return TCX_NEXT;
 	dropped = bpf_map_lookup_elem(&blocked, &source);
 	if (!dropped)

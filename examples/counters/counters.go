@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/bpfman/bpfman-operator/internal/mapentries"
 )
 
 // Sizes of the values of counters: with packets and bytes, or only with events.
@@ -80,16 +82,13 @@ func Read(pin *Pin) (Count, error) {
 	}
 
 	count := Count{Map: filepath.Base(path), Traffic: m.ValueSize() == trafficSize}
-	key := make([]byte, m.KeySize())
-	var perCPU [][]byte
-	entries := m.Iterate()
-	for entries.Next(&key, &perCPU) {
-		for _, value := range perCPU {
+	for entry, err := range mapentries.All(m) {
+		if err != nil {
+			return Count{}, fmt.Errorf("read map %s: %w", path, err)
+		}
+		for _, value := range entry.Values {
 			count.add(value)
 		}
-	}
-	if err := entries.Err(); err != nil {
-		return Count{}, fmt.Errorf("read map %s: %w", path, err)
 	}
 	return count, nil
 }

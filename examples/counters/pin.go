@@ -26,13 +26,14 @@ type Pin struct {
 }
 
 // Map returns the map that the path currently refers to, open for reading. It stays open
-// until the next call, or until Close. A caller that waits for data in the map, such as the
+// until the next call, or until Close; if the file is gone, it is closed. A caller that waits for data in the map, such as the
 // reader of a ring buffer, should regularly check whether it was Replaced.
 func (p *Pin) Map() (*ebpf.Map, error) {
 	// Stat before opening the map. If the map is replaced in between, the next call
 	// notices.
 	file, err := os.Stat(p.Path)
 	if err != nil {
+		_ = p.Close() // an open map stays in the kernel
 		return nil, fmt.Errorf("look at map: %w", err)
 	}
 	if p.opened != nil && os.SameFile(file, p.file) {

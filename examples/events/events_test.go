@@ -6,11 +6,14 @@ package events
 import (
 	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -134,6 +137,51 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, record []byte) {
 		if e, err := parse(record); (err == nil) != (len(record) >= 28) {
 			t.Errorf("%d bytes: %+v, %v", len(record), e, err)
+		}
+	})
+}
+
+// pipeListener accepts one connection.
+type pipeListener struct {
+	connections chan net.Conn
+	net.Listener
+}
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	if c, ok := <-l.connections; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l pipeListener) Close() error { return nil }
+
+// A client that doesn't read, and doesn't disconnect, isn't kept.
+func TestHubForgetsAClientThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		listener := pipeListener{connections: make(chan net.Conn, 1)}
+		listener.connections <- server
+		hub := &Hub{}
+		go func() { _ = (&http.Server{Handler: hub, ReadHeaderTimeout: time.Second}).Serve(listener) }()
+		defer close(listener.connections)
+		if _, err := client.Write([]byte("GET /events HTTP/1.1\r\nHost: hub\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		clients := func() int {
+			hub.mu.Lock()
+			defer hub.mu.Unlock()
+			return len(hub.clients)
+		}
+		if clients() != 1 {
+			t.Fatalf("%d clients", clients())
+		}
+		<-time.After(2 * writeTimeout) // virtual
+		synctest.Wait()
+		if clients() != 0 {
+			t.Error("the hub still has a client that doesn't read")
 		}
 	})
 }

@@ -5,12 +5,19 @@ package events
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"sync"
+	"time"
 )
 
-// backlog is how many events a client can be behind.
-const backlog = 1024
+const (
+	// backlog is how many events a client can be behind.
+	backlog = 1024
+	// writeTimeout is how long a client can take to receive an event. A client that is gone can leave its connection
+	// open.
+	writeTimeout = 10 * time.Second
+)
 
 // Hub forwards events to clients. It never waits for a client: one that is slow loses events, and is told how many.
 // Otherwise the ring buffer would fill, and all clients would lose events.
@@ -69,7 +76,7 @@ func (h *Hub) takeLost(c *client) uint64 {
 	return lost
 }
 
-// ServeHTTP sends events as lines of JSON until the client disconnects.
+// ServeHTTP sends events as lines of JSON until the client disconnects, or doesn't receive them.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := h.add()
 	defer h.remove(c)
@@ -77,13 +84,16 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out, control := json.NewEncoder(w), http.NewResponseController(w)
 	for {
 		// The client learns immediately that it's connected.
-		if err := control.Flush(); err != nil {
+		if err := errors.Join(control.SetWriteDeadline(time.Now().Add(writeTimeout)), control.Flush()); err != nil {
 			return
 		}
 		select {
 		case <-r.Context().Done():
 			return
 		case e := <-c.events:
+			if err := control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+				return
+			}
 			if lost := h.takeLost(c); lost > 0 {
 				if err := out.Encode(message{Lost: lost}); err != nil {
 					return

@@ -57,10 +57,10 @@ func NewCollector(dir string, config *Config, host *Host, log *slog.Logger) *Col
 		for _, label := range m.Labels {
 			labels = append(labels, label.Name)
 		}
-		switch {
-		case m.buckets:
+		if m.buckets {
 			labels = labels[:len(labels)-1]
-		case m.CPUs == CPULabel:
+		}
+		if m.CPUs == CPULabel {
 			labels = append(labels, labelCPU)
 		}
 		e := exported{Map: m, host: host}

@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/prometheus/common/model"
 	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/internal/globals"
 )
 
 // Config lists the maps to export, and their metrics. It has two forms: Maps, and the form of ebpf_exporter.
@@ -85,6 +88,8 @@ type Metric struct {
 	// default.
 	Offset *int `json:"offset,omitempty"`
 	Size   int  `json:"size,omitempty"`
+	// Signed means that the number can be negative. The kernel's text shows that, but bytes don't.
+	Signed bool `json:"signed,omitempty"`
 	Buckets
 
 	path []int
@@ -100,6 +105,7 @@ const (
 const (
 	labelCPU    = "cpu"
 	labelBucket = "bucket"
+	labelLimit  = "le" // what Prometheus adds to the buckets of a histogram
 )
 
 // ExporterMetrics are the metrics in ebpf_exporter's form: each has a map of its name.
@@ -137,8 +143,14 @@ func ParseConfig(text []byte) (*Config, error) {
 	if len(c.Maps) == 0 {
 		wrong = append(wrong, errors.New("maps: none is named"))
 	}
-	names := map[string]bool{metricReadable: true, metricElements: true}
+	names, files := map[string]bool{metricReadable: true, metricElements: true}, map[string]bool{}
 	for i := range c.Maps {
+		// Each entry has series with the map's name.
+		file := globals.File(c.Maps[i].Name)
+		if files[file] {
+			wrong = append(wrong, fmt.Errorf("map %q is there twice: list all of its metrics in one entry", c.Maps[i].Name))
+		}
+		files[file] = true
 		if err := c.Maps[i].complete(c.Prefix, names); err != nil {
 			wrong = append(wrong, fmt.Errorf("map %q: %w", c.Maps[i].Name, err))
 		}
@@ -194,10 +206,12 @@ func (m *Map) complete(prefix string, names map[string]bool) error {
 	for i := range m.Metrics {
 		metric := &m.Metrics[i]
 		metric.Name = prefix + metric.Name
-		if names[metric.Name] {
-			wrong = append(wrong, fmt.Errorf("metric %q is there twice", metric.Name))
+		for _, name := range metric.families() {
+			if names[name] {
+				wrong = append(wrong, fmt.Errorf("metric %q is there twice", name))
+			}
+			names[name] = true
 		}
-		names[metric.Name] = true
 		if err := metric.complete(m.buckets); err != nil {
 			wrong = append(wrong, fmt.Errorf("metric %q: %w", metric.Name, err))
 		}
@@ -208,8 +222,17 @@ func (m *Map) complete(prefix string, names map[string]bool) error {
 	return errors.Join(wrong...)
 }
 
+// families returns the names that a metric takes in Prometheus' format.
+func (m *Metric) families() []string {
+	if m.Type != TypeHistogram {
+		return []string{m.Name}
+	}
+	return []string{m.Name, m.Name + "_bucket", m.Name + "_sum", m.Name + "_count"}
+}
+
 func (m *Map) completeLabels() error {
 	var wrong []error
+	isHistogram := func(m Metric) bool { return m.Type == TypeHistogram }
 	labels := map[string]bool{labelCPU: m.CPUs == CPULabel}
 	for i := range m.Labels {
 		label := &m.Labels[i]
@@ -220,6 +243,9 @@ func (m *Map) completeLabels() error {
 			wrong = append(wrong, fmt.Errorf("labels: %q is there twice", label.Name))
 		}
 		labels[label.Name] = true
+		if label.Name == labelLimit && slices.ContainsFunc(m.Metrics, isHistogram) {
+			wrong = append(wrong, fmt.Errorf("labels: a histogram can't have the label %s, which Prometheus adds", labelLimit))
+		}
 		if err := label.complete(); err != nil {
 			wrong = append(wrong, fmt.Errorf("labels: %s: %w", label.Name, err))
 		}
@@ -235,7 +261,7 @@ func (m *Map) readsText() bool {
 		}
 	}
 	for _, metric := range m.Metrics {
-		if metric.Field != "" {
+		if metric.Field != "" || metric.Type == TypeHistogram && !m.buckets && metric.Offset == nil { // only the text tells how long the array is
 			return true
 		}
 	}

@@ -5,11 +5,15 @@ package mapmetrics
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bpfman/bpfman-operator/internal/globals"
 )
 
 func TestParseConfig(t *testing.T) {
@@ -47,6 +51,10 @@ func TestParseConfig_NamesAllThatIsWrong(t *testing.T) {
 		"maps: [{name: m, labels: [{name: a, size: 8, decoders: [{name: x}]}], metrics: [{name: a}]}]":           {`"x" isn't supported: use cgroup,`},
 		"maps: [{name: m, labels: [{name: a, siz: 8}], metrics: [{name: a}]}]":                                   {`unknown field "siz"`},
 		`maps: [{name: m, metrics: [{name: a, offset: 8}, {name: b, field: "1"}]}]`:                              {"use only one of them"},
+		"maps: [{name: m, metrics: [{name: a}]}, {name: m, metrics: [{name: b}]}]":                               {`map "m" is there twice: list`},
+		"maps: [{name: .bss, metrics: [{name: a}]}, {name: bss, metrics: [{name: b}]}]":                          {`map "bss" is there twice: list`},
+		"maps: [{name: m, labels: [le, bucket], metrics: [{name: a, type: histogram}]}]":                         {"can't have the label le"},
+		"maps: [{name: m, labels: [bucket], metrics: [{name: a, type: histogram}, {name: a_count}]}]":            {`metric "a_count" is there twice`},
 		"maps: [{name: m, labels: [bucket], metrics: [{name: a}]}]":                                              {"it must be histogram"},
 	} {
 		_, err := ParseConfig([]byte(text))
@@ -62,13 +70,19 @@ func TestParseConfig_NamesAllThatIsWrong(t *testing.T) {
 func FuzzParseConfig(f *testing.F) {
 	f.Add(exporterConfig)
 	f.Add(`maps: [{name: m, labels: [port], metrics: [{name: packets_total, field: "1.2"}]}]`)
+	f.Add(`maps: [{name: m, labels: [port], metrics: [{name: a}]}, {name: n, cpus: label, labels: [port, bucket], metrics: [{name: b, type: histogram, bucket_type: linear, bucket_max: 9}]}]`)
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := ParseConfig([]byte(text))
 		if err != nil {
 			return
 		}
+		dir := t.TempDir()
+		for i, m := range c.Maps { // numbers as keys and values, per CPU or not
+			content := []string{"1: 2\n", "{1,2,}: {\n\tcpu0: 3\n\tcpu1: 4\n}\n"}[i%2]
+			_ = os.WriteFile(filepath.Join(dir, globals.File(m.Name)), []byte(content), 0o600) // no map has some names
+		}
 		registry := prometheus.NewPedanticRegistry()
-		_ = registry.Register(NewCollector(t.TempDir(), c, &Host{}, slog.New(slog.DiscardHandler)))
+		_ = registry.Register(NewCollector(dir, c, &Host{}, slog.New(slog.DiscardHandler)))
 		if _, err := registry.Gather(); err != nil {
 			t.Error(err)
 		}

@@ -4,6 +4,7 @@
 package mapmetrics
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -188,6 +190,80 @@ func TestExporterConfigPerCPU(t *testing.T) {
 	dir := printed(t, map[string]string{"softirqs_total": "1: {\n\tcpu0: 5\n\tcpu1: 6\n}\n"})
 	check(t, dir, `metrics: {counters: [{name: softirqs_total, labels: [{name: vec}, {name: cpu}]}]}`,
 		"# HELP softirqs_total \n# TYPE softirqs_total counter\nsoftirqs_total{cpu=\"0\",vec=\"1\"} 5\nsoftirqs_total{cpu=\"1\",vec=\"1\"} 6\n", "softirqs_total")
+}
+
+// A per-CPU map can have both the label cpu and a bucket in its key.
+func TestHistogramPerCPU(t *testing.T) {
+	dir := printed(t, map[string]string{"latency": "{7,1,}: {\n\tcpu0: 5\n\tcpu1: 6\n}\n"})
+	check(t, dir, `maps: [{name: latency, cpus: label, labels: [device, bucket], metrics: [{name: latency, type: histogram, bucket_type: linear, bucket_max: 1}]}]`, `
+# HELP latency 
+# TYPE latency histogram
+latency_bucket{cpu="0",device="7",le="0"} 0
+latency_bucket{cpu="0",device="7",le="1"} 5
+latency_bucket{cpu="0",device="7",le="+Inf"} 5
+latency_sum{cpu="0",device="7"} 0
+latency_count{cpu="0",device="7"} 5
+latency_bucket{cpu="1",device="7",le="0"} 0
+latency_bucket{cpu="1",device="7",le="1"} 6
+latency_bucket{cpu="1",device="7",le="+Inf"} 6
+latency_sum{cpu="1",device="7"} 0
+latency_count{cpu="1",device="7"} 6
+`, "latency")
+}
+
+// TestSameWithoutBPF reads maps with bpf(2) and as text, which a seccomp profile decides.
+func TestSameWithoutBPF(t *testing.T) {
+	prerequisite.NeedsRoot(t, "maps of the kernel are for root alone")
+	number := &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed}
+	pair := &btf.Struct{Name: "pair", Size: 16, Members: []btf.Member{{Name: "a", Type: number}, {Name: "b", Type: number, Offset: 64}}}
+	slots := &btf.Struct{Name: "slots", Size: 16, Members: []btf.Member{
+		{Name: "slots", Type: &btf.Array{Type: &btf.Int{Name: "unsigned int", Size: 4}, Nelems: 4, Index: &btf.Int{Name: "unsigned int", Size: 4}}},
+	}}
+	for name, c := range map[string]struct {
+		value  btf.Type
+		put    any
+		metric string
+		want   float64
+		fails  bool
+	}{
+		"negative":             {number, int64(-5), "{name: a, type: gauge, signed: true}", -5, false},
+		"positive":             {number, int64(5), "{name: a}", 5, false},
+		"struct without field": {pair, []int64{1, 2}, "{name: a}", 0, true},
+		"histogram in a value": {slots, []uint32{0, 1, 0, 0}, `{name: a, type: histogram, bucket_type: log2, field: "0"}`, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			sandbox.MountBPFFS(t, dir)
+			size, err := btf.Sizeof(c.value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "m", Type: ebpf.Hash, KeySize: 4, ValueSize: uint32(size), MaxEntries: 1, Key: &btf.Int{Name: "unsigned int", Size: 4}, Value: c.value})
+			if err != nil {
+				prerequisite.Missing(t, "make a map: "+err.Error(), prerequisite.BPF)
+			}
+			defer m.Close()
+			path := filepath.Join(dir, "m")
+			if err := errors.Join(m.Put(uint32(1), c.put), m.Pin(path)); err != nil {
+				t.Fatal(err)
+			}
+			config, err := ParseConfig([]byte("maps: [{name: m, metrics: [" + c.metric + "]}]"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for source, elements := range map[string]func(func(element, error) bool){"chosen": config.Maps[0].elements(path), "text": textElements(path)} {
+				for e, err := range elements {
+					if err != nil {
+						t.Fatal(err)
+					}
+					numbers, err := e.values[0].numbers(&config.Maps[0].Metrics[0])
+					if (err != nil) != c.fails || err == nil && numbers[0] != c.want {
+						t.Errorf("%s: %v, %v", source, numbers, err)
+					}
+				}
+			}
+		})
+	}
 }
 
 func TestBuckets(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/examples/maptext"
+	"github.com/bpfman/bpfman-operator/internal/mapentries"
 )
 
 // A map is read with bpf(2), which returns bytes, or as text. Text needs no system call that a seccomp profile could
@@ -77,7 +78,13 @@ func textElements(path string) iter.Seq2[element, error] {
 			return
 		}
 		defer file.Close()
+		// The kernel starts again from the first key if the one that it printed was deleted. The text of a struct or an array
+		// doesn't tell all bytes, so different keys can have the same.
+		repeats := mapentries.Repeats()
 		for entry, err := range maptext.Parse(file) {
+			if err == nil && !entry.Key.Composite && repeats([]byte(entry.Key.String())) {
+				continue
+			}
 			e := element{key: textKey{entry.Key}}
 			for _, v := range entry.Values {
 				e.values = append(e.values, cpuValue{v.CPU, textValue{v.Value}})
@@ -91,29 +98,21 @@ func textElements(path string) iter.Seq2[element, error] {
 
 func byteElements(m *ebpf.Map) iter.Seq2[element, error] {
 	return func(yield func(element, error) bool) {
-		perCPU := m.Type() == ebpf.PerCPUHash || m.Type() == ebpf.PerCPUArray || m.Type() == ebpf.LRUCPUHash
-		var k, v []byte
-		var vs [][]byte
-		into := any(&v)
-		if perCPU {
-			into = &vs
-		}
-		entries := m.Iterate()
-		for entries.Next(&k, into) {
-			e := element{key: byteKey(k)}
-			if perCPU {
-				for cpu, v := range vs {
-					e.values = append(e.values, cpuValue{cpu, byteValue(v)})
+		for entry, err := range mapentries.All(m) {
+			if err != nil {
+				yield(element{}, fmt.Errorf("read: %w", err))
+				return
+			}
+			e := element{key: byteKey(entry.Key)}
+			for cpu, v := range entry.Values {
+				if !mapentries.IsPerCPU(m.Type()) {
+					cpu = maptext.NoCPU
 				}
-			} else {
-				e.values = []cpuValue{{maptext.NoCPU, byteValue(v)}}
+				e.values = append(e.values, cpuValue{cpu, byteValue(v)})
 			}
 			if !yield(e, nil) {
 				return
 			}
-		}
-		if err := entries.Err(); err != nil {
-			yield(element{}, fmt.Errorf("read: %w", err))
 		}
 	}
 }
@@ -256,6 +255,8 @@ func (v byteValue) numbers(m *Metric) ([]float64, error) {
 		}
 	case len(v) <= 8:
 		size = len(v) // a plain number
+	default:
+		return nil, fmt.Errorf("a value of %d bytes isn't a number: set field, or offset and size", len(v))
 	}
 	numbers := make([]float64, count)
 	for i := range numbers {
@@ -267,6 +268,9 @@ func (v byteValue) numbers(m *Metric) ([]float64, error) {
 			return nil, err
 		}
 		numbers[i], at = float64(n), at+size
+		if unused := 64 - 8*size; m.Signed {
+			numbers[i] = float64(int64(n<<unused) >> unused) //nolint:gosec // only the bits matter
+		}
 	}
 	return numbers, nil
 }

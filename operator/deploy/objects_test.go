@@ -190,6 +190,27 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
+// A compromised registrar must not be able to have maps mounted.
+func TestRegistrarHasNoSocketOfVolumes(t *testing.T) {
+	found := containers(daemonSet(t, nil))
+	mounts := func(container string) (names []string) {
+		for _, m := range found[container].VolumeMounts {
+			names = append(names, m.Name)
+		}
+		return names
+	}
+	if got, want := mounts("node-driver-registrar"), []string{"csi-identity", "csi-registration"}; !slices.Equal(got, want) {
+		t.Errorf("the registrar has %q, not %q", got, want)
+	}
+	for container, want := range map[string]string{
+		"node-driver-registrar": "--csi-address=/csi-identity/csi.sock", "bpfman-csi": "--identity-endpoint=unix:///csi-identity/csi.sock",
+	} {
+		if !slices.Contains(found[container].Args, want) || !slices.Contains(mounts(container), "csi-identity") {
+			t.Errorf("%s has %q and mounts %q", container, found[container].Args, mounts(container))
+		}
+	}
+}
+
 func TestKubeletRootIsNowhereElse(t *testing.T) {
 	object, err := DaemonSet(mustParse(t, map[string]string{KeyKubeletRoot: "/data/kubelet"}), "bpfman")
 	if err != nil {

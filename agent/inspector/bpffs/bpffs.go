@@ -20,6 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/dirents"
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/agent/inspector/process"
+	"github.com/bpfman/bpfman-operator/internal/kubelet"
 )
 
 // Pin is a file that keeps a program, a map, or a link in the kernel.
@@ -76,11 +77,11 @@ func identify(stat *unix.Stat_t) file {
 // Scan reads the BPF file systems of mount namespaces, each once, the host's first. It
 // joins errors, and continues after them.
 func (p *Pins) Scan(namespaces []process.Namespace) error {
-	walk := walk{pins: p, known: map[file]kernel.Described{}}
+	walk := walk{pins: p, known: map[file]kernel.Described{}, leftOfPods: maxFiles}
 	p.All, p.directories = nil, nil
 	seen := map[string]bool{}
 	var failures []error
-	for _, namespace := range namespaces {
+	for i, namespace := range namespaces {
 		mounts, err := process.Mounts(p.proc, namespace.PID, "bpf")
 		if err != nil {
 			if !ended(err) {
@@ -95,7 +96,8 @@ func (p *Pins) Scan(namespaces []process.Namespace) error {
 			if seen[device+"/"] || seen[device+mount.Root] {
 				continue
 			}
-			if err := walk.mount(namespace, mount); err != nil {
+			ofPod := i > 0 || kubelet.PodOf(mount.Mountpoint) != ""
+			if err := walk.mount(namespace, mount, ofPod); err != nil {
 				if !ended(err) {
 					failures = append(failures, err)
 				}
@@ -121,17 +123,36 @@ type walk struct {
 	known map[file]kernel.Described
 	place process.Place
 	depth int
+	// left is how many more files can be read in the current file system, and leftOfPods in
+	// those of all pods.
+	left, leftOfPods int
 }
 
-// Limits, because a container could otherwise keep the inspector reading forever.
+// Limits, because a container could otherwise keep the inspector reading forever. Files are
+// pins, links, and directories: whoever can write to a file system can create any number, at
+// nearly no cost.
 const (
 	maxDepth = 32
+	// maxFiles is the maximum number of files in a file system of the host, and in those of
+	// all pods together.
 	maxFiles = 100_000
+	// maxOfPod is the maximum number of files in a volume, or a container's file system.
+	maxOfPod = 2048
+	// minOfPod is the number of files that are read in each of these in any case.
+	minOfPod = 64
 )
+
+// limit returns the number of files to read in a file system.
+func (w *walk) limit(ofPod bool) int {
+	if !ofPod {
+		return maxFiles
+	}
+	return max(minOfPod, min(maxOfPod, w.leftOfPods))
+}
 
 // mount reads a file system. A container can have created its files, so mount follows no
 // links, and reads only from a BPF file system.
-func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info) error {
+func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod bool) error {
 	root := filepath.Join(w.pins.proc, strconv.Itoa(namespace.PID), "root")
 	in, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -149,9 +170,20 @@ func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info) error {
 	if err := unix.Fstatfs(dir, &of); err != nil || uint32(of.Type) != unix.BPF_FS_MAGIC { //nolint:gosec // a magic number
 		return nil // something else was mounted in its place
 	}
-	w.place, w.depth = namespace.Place, 0
-	return w.directory(dir, root, mount.Mountpoint)
+	limit := w.limit(ofPod)
+	w.place, w.depth, w.left = namespace.Place, 0, limit
+	err = w.directory(dir, root, mount.Mountpoint)
+	if ofPod {
+		w.leftOfPods -= limit - w.left
+	}
+	if errors.Is(err, errCrowded) {
+		return fmt.Errorf("%s: more than %d files", mount.Mountpoint, limit) // once, not for each directory
+	}
+	return err
 }
+
+// errCrowded means that a file system has more files than are read.
+var errCrowded = errors.New("too many files")
 
 // directory reads an open directory. path is its path below root.
 func (w *walk) directory(dir int, root, path string) error {
@@ -161,14 +193,20 @@ func (w *walk) directory(dir int, root, path string) error {
 	}
 	w.pins.directories = append(w.pins.directories, directory{filepath.Join(root, path), identify(&stat)})
 	var entries []string
-	if err := dirents.Each(dir, func(name string) { entries = append(entries, name) }); err != nil {
+	var failures []error
+	err := dirents.Each(dir, func(name string) bool {
+		if w.left == 0 {
+			failures = append(failures, errCrowded)
+			return false
+		}
+		w.left--
+		entries = append(entries, name)
+		return true
+	})
+	if err != nil {
 		return fmt.Errorf("list %s: %w", path, err)
 	}
-	var failures []error
 	for _, name := range entries {
-		if len(w.known) >= maxFiles {
-			return fmt.Errorf("%s: more than %d pins", path, maxFiles)
-		}
 		if err := w.entry(dir, uint64(stat.Dev), root, path, name); err != nil && !ended(err) { //nolint:unconvert // as above
 			failures = append(failures, err)
 		}
@@ -212,7 +250,10 @@ func (w *walk) entry(dir int, device uint64, root, parent, name string) error {
 
 // file finds out what an open file refers to.
 func (w *walk) file(self, path string, is file) error {
-	behind, known := w.pins.known[is]
+	behind, known := w.known[is] // another link to the file
+	if !known {
+		behind, known = w.pins.known[is]
+	}
 	if !known {
 		fd, err := kernel.OpenPin(self)
 		if err != nil {

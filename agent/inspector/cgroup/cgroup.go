@@ -144,12 +144,13 @@ func (w *walk) query(fd int, path string, id uint64) error {
 // directories returns the directories in a directory.
 func directories(fd int) ([]string, error) {
 	var found []string
-	err := dirents.Each(fd, func(name string) {
+	err := dirents.Each(fd, func(name string) bool {
 		// A cgroup has dozens of files, with names such as memory.max. If a name looks
 		// like that, directories checks whether it is a cgroup.
 		if !isFile(fd, name) {
 			found = append(found, name)
 		}
+		return true
 	})
 	return found, err
 }

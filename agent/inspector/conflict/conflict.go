@@ -234,6 +234,9 @@ func (f *finder) eventNearLimit() {
 	}
 }
 
+// mostOfThem precedes, in a message, who holds most of the programs of an event.
+const mostOfThem = ", most of them "
+
 func (f *finder) nearLimit(e event, programs []*v1alpha1.BpfNodeProgram) {
 	owners := map[v1alpha1.BpfNodeOwner]bool{}
 	for _, program := range programs {
@@ -251,7 +254,7 @@ func (f *finder) nearLimit(e event, programs []*v1alpha1.BpfNodeProgram) {
 	if len(programs) >= e.limit() {
 		has = fmt.Sprintf("%s %s has all of the %d programs that the kernel allows", e.kind, e.target, e.limit())
 	}
-	has += ", most of them " + mostHeldBy(programs)
+	has += mostOfThem + mostHeldBy(programs)
 	if len(owners) == 0 {
 		f.add(v1alpha1.BpfNodeEventNearLimit, 0, nil, "%s", has)
 	}

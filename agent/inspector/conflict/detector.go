@@ -121,14 +121,16 @@ func (d *Detector) read(ctx context.Context, hooks string) {
 	}
 }
 
-// Key identifies a conflict of a node. Messages contain only what changes rarely.
+// Key identifies a conflict of a node. A message is a part of it only up to who holds the
+// programs, which changes while the conflict stays.
 func Key(c v1alpha1.BpfNodeConflict) string {
 	about := fmt.Sprintf("%s %d", c.Type, c.ProgramID)
 	if c.Owner != nil {
 		about += " " + c.Owner.String()
 	}
 	if c.ProgramID == 0 {
-		about += " " + c.Message
+		what, _, _ := strings.Cut(c.Message, mostOfThem)
+		about += " " + what
 	}
 	return about
 }

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Each calls visit with each name in an open directory, except for "." and "..", from the current position.
-func Each(fd int, visit func(name string)) error {
+// Each calls visit with each name in an open directory, except for "." and "..", from the current position, until visit
+// returns false.
+func Each(fd int, visit func(name string) bool) error {
 	var names []string
 	buffer := make([]byte, 16<<10)
 	for {
@@ -28,7 +29,9 @@ func Each(fd int, visit func(name string)) error {
 		}
 		_, _, names = unix.ParseDirent(buffer[:n], -1, names[:0])
 		for _, name := range names {
-			visit(name)
+			if !visit(name) {
+				return nil
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ package inventory
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,6 +27,29 @@ func (i *Inventory) readNetwork() {
 		i.tried("network", nil)
 		return
 	}
+	namespaces, err := i.namespaces()
+	found := network.Hooks(namespaces, wanted)
+	if slices.ContainsFunc(slices.Collect(maps.Values(found.Unread)), isGone) {
+		// The process that stands for a namespace has ended. There can be others in it.
+		i.readHolders()
+		namespaces, err = i.namespaces()
+		found = network.Hooks(namespaces, wanted)
+	}
+	i.facts.Hooks = append(found.Hooks, unseen(i.facts.Hooks, found, namespaces, err == nil)...)
+	failures := []error{err}
+	for _, inode := range slices.Sorted(maps.Keys(found.Unread)) {
+		if unread := found.Unread[inode]; !isGone(unread) {
+			failures = append(failures, unread)
+		}
+	}
+	i.tried("network", errors.Join(failures...))
+}
+
+func isGone(err error) bool { return errors.Is(err, network.ErrGone) }
+
+// namespaces returns the network namespaces of processes, and those that only a mount keeps.
+// With an error, some of the latter can be missing.
+func (i *Inventory) namespaces() ([]network.Namespace, error) {
 	var namespaces []network.Namespace
 	seen := map[uint64]bool{}
 	for _, namespace := range i.facts.NetNS {
@@ -34,7 +58,6 @@ func (i *Inventory) readNetwork() {
 		})
 		seen[namespace.Inode] = true
 	}
-	// A mount keeps a namespace without a process.
 	mounts, err := process.Mounts(i.proc, i.host, "nsfs")
 	for _, mount := range mounts {
 		inode, ok := process.NamespaceInode(mount.Root, "net")
@@ -43,9 +66,25 @@ func (i *Inventory) readNetwork() {
 			namespaces = append(namespaces, network.Namespace{Inode: inode, Path: i.hostFile(mount.Mountpoint)})
 		}
 	}
-	hooks, hooksErr := network.Hooks(namespaces, wanted)
-	i.facts.Hooks = hooks
-	i.tried("network", errors.Join(err, hooksErr))
+	return namespaces, err
+}
+
+// unseen returns the hooks that were known before, and that can still exist: those of
+// namespaces that weren't read completely, and, unless all namespaces are listed, those of
+// the others. A hook that isn't found there hasn't been removed for that reason.
+func unseen(before []network.Hook, found network.Found, listed []network.Namespace, all bool) []network.Hook {
+	exists := map[uint64]bool{}
+	for _, namespace := range listed {
+		exists[namespace.Inode] = true
+	}
+	var kept []network.Hook
+	for _, hook := range before {
+		_, unread := found.Unread[hook.NetNS]
+		if (unread || !all && !exists[hook.NetNS]) && !slices.Contains(found.Hooks, hook) {
+			kept = append(kept, hook)
+		}
+	}
+	return kept
 }
 
 // wanted returns the hooks for which there are programs.

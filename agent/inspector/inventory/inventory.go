@@ -70,6 +70,20 @@ func New(proc string) (*Inventory, error) {
 	return inventory, nil
 }
 
+// clockStep is how far the clock has to step for the time of the boot to change. Times of
+// programs are computed from it, so small adjustments would change all of them.
+const clockStep = 5 * time.Second
+
+// followClock updates the time of the boot after the clock was set. Many nodes boot with a
+// wrong one.
+func (i *Inventory) followClock() {
+	boot, err := bootTime()
+	if err == nil && boot.Sub(i.facts.Boot).Abs() >= clockStep {
+		i.facts.Boot = boot
+	}
+	i.tried("time", err)
+}
+
 // bootTime is rounded to seconds, because the clock is adjusted repeatedly.
 func bootTime() (time.Time, error) {
 	var up unix.Timespec
@@ -106,6 +120,7 @@ func (i *Inventory) Update(scope Scope, now time.Time) (bool, error) {
 		return false, nil
 	}
 	if come || scope.All || settling {
+		i.followClock()
 		i.readObjects(ids)
 	}
 	if moved {
@@ -178,10 +193,15 @@ func read[E any](ids []uint32, known map[uint32]E, readOne func(uint32) (E, erro
 	return all
 }
 
-// readHolders reads processes and pins.
+// readHolders reads processes and pins. If it can't list the processes, those that are known
+// stay.
 func (i *Inventory) readHolders() {
 	table, err := process.Scan(i.proc)
-	if err == nil && table.Unreadable > 0 {
+	if err != nil {
+		i.tried("processes", err)
+		return
+	}
+	if table.Unreadable > 0 {
 		err = fmt.Errorf("the file descriptors of %d processes aren't visible", table.Unreadable)
 	}
 	i.tried("processes", err)

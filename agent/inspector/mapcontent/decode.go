@@ -54,34 +54,75 @@ func (o object) MarshalJSON() ([]byte, error) {
 }
 
 // The types come from the program that loaded the map, which isn't trusted: a small
-// value can consist of endlessly nested unions. Data beyond these limits becomes
-// hexadecimal digits.
+// value can consist of endlessly nested unions, and a large one of a union whose members
+// all have its size. Data beyond these limits becomes hexadecimal digits.
 const (
 	maxDepth  = 32
 	maxValues = 1 << 14
 )
 
+// elided stands for the members and elements of a value that has too much text.
+const elided = "…"
+
+// maxText limits the names and the data in the text of a value, in bytes. It is enough for a
+// struct whose names are much longer than its data.
+func maxText(data []byte) int { return 1<<16 + 32*len(data) }
+
 // decode decodes data according to its type, and returns a value that can be marshaled
 // to JSON. Data that doesn't fit the type, and types without data, become hexadecimal
 // digits.
 func decode(typ btf.Type, data []byte) any {
-	d := decoder{left: maxValues}
+	d := decoder{left: maxValues, text: maxText(data)}
 	return d.decode(typ, data, 0)
 }
 
-// decoder counts the values that it can still create.
-type decoder struct{ left int }
+// decoder counts the values that it can still create, and the bytes of text.
+type decoder struct{ left, text int }
 
 func (d *decoder) decode(typ btf.Type, data []byte, depth int) any {
-	if typ == nil || depth > maxDepth || d.left <= 0 {
-		return hexadecimal(data)
+	if typ == nil {
+		return d.hexadecimal(data)
 	}
-	d.left--
 	size, err := btf.Sizeof(typ)
 	if err != nil || size > len(data) {
-		return hexadecimal(data)
+		return d.hexadecimal(data)
 	}
 	data = data[:size]
+	if depth > maxDepth || d.left <= 0 {
+		return d.hexadecimal(data)
+	}
+	d.left--
+	switch t := btf.UnderlyingType(typ).(type) {
+	case *btf.Array:
+		return d.array(t, data, depth)
+	case *btf.Struct:
+		if _, is := address(typ, data); !is {
+			return d.members(t.Members, data, depth)
+		}
+	case *btf.Union:
+		return d.members(t.Members, data, depth)
+	}
+	if !d.spend(len(data)) {
+		return elided
+	}
+	return leaf(typ, data)
+}
+
+// spend reports whether there is room for the text of so many bytes of data.
+func (d *decoder) spend(bytes int) bool {
+	d.text -= 8 + bytes
+	return d.text > 0
+}
+
+func (d *decoder) hexadecimal(data []byte) string {
+	if !d.spend(len(data)) {
+		return elided
+	}
+	return hexadecimal(data)
+}
+
+// leaf decodes data whose type has no parts, or that is an address.
+func leaf(typ btf.Type, data []byte) any {
 	if address, ok := address(typ, data); ok {
 		return address
 	}
@@ -92,12 +133,6 @@ func (d *decoder) decode(typ btf.Type, data []byte, depth int) any {
 		return enumerator(t, data)
 	case *btf.Float:
 		return float(data)
-	case *btf.Array:
-		return d.array(t, data, depth)
-	case *btf.Struct:
-		return d.members(t.Members, data, depth)
-	case *btf.Union:
-		return d.members(t.Members, data, depth)
 	default: // pointers, mostly
 		return hexadecimal(data)
 	}
@@ -216,6 +251,12 @@ func float(data []byte) any {
 
 func (d *decoder) array(t *btf.Array, data []byte, depth int) any {
 	if element, ok := btf.UnderlyingType(t.Type).(*btf.Int); ok && element.Size == 1 {
+		if !d.spend(len(data)) {
+			return elided
+		}
+		if address, ok := address(t, data); ok {
+			return address
+		}
 		if text, ok := text(data); ok && element.Name == "char" {
 			return text
 		}
@@ -223,10 +264,13 @@ func (d *decoder) array(t *btf.Array, data []byte, depth int) any {
 	}
 	size, err := btf.Sizeof(t.Type)
 	if err != nil || size == 0 {
-		return hexadecimal(data)
+		return d.hexadecimal(data)
 	}
 	out := []any{}
 	for len(data) >= size {
+		if d.text <= 0 {
+			return append(out, elided)
+		}
 		out = append(out, d.decode(t.Type, data[:size], depth+1))
 		data = data[size:]
 	}
@@ -243,6 +287,9 @@ func text(data []byte) (string, bool) {
 func (d *decoder) members(ms []btf.Member, data []byte, depth int) any {
 	out := object{}
 	for _, m := range ms {
+		if !d.spend(len(m.Name)) {
+			return append(out, field{elided, elided})
+		}
 		var value any
 		if m.BitfieldSize > 0 {
 			value = bitfield(m, data)

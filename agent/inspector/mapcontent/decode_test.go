@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
@@ -130,6 +131,45 @@ func TestDecodeIsBounded(t *testing.T) {
 	}
 	if len(got) > 1<<20 {
 		t.Errorf("4 bytes became %d", len(got))
+	}
+}
+
+// A union can have as many members as its type describes, each of them as large as the value.
+func TestDecodeOfManyLargeMembersIsBounded(t *testing.T) {
+	const size, members = 1 << 17, 1 << 16
+	for name, inner := range map[string]btf.Type{
+		"bytes": arrayOf(size, u8), "text": arrayOf(size, char), "numbers": arrayOf(size/4, u32),
+		"pointer":    &btf.Struct{Size: size, Members: []btf.Member{{Name: "p", Type: &btf.Pointer{Target: u32}}}},
+		"structures": arrayOf(size, &btf.Struct{Size: 1, Members: []btf.Member{{Name: "byte", Type: u8}}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			outer := &btf.Union{Size: size}
+			for range members {
+				outer.Members = append(outer.Members, btf.Member{Name: "member", Type: inner})
+			}
+			got, err := json.Marshal(decode(outer, make([]byte, size)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if most := 4 * maxText(make([]byte, size)); len(got) > most {
+				t.Errorf("%d bytes became %d, more than %d", size, len(got), most)
+			}
+			if !strings.HasSuffix(string(got), `"…":"…"}`) {
+				t.Errorf("the text doesn't say that it lacks members: …%s", got[len(got)-40:])
+			}
+		})
+	}
+}
+
+// Values of a usual shape are decoded as a whole, even large ones.
+func TestDecodeOfALargeValue(t *testing.T) {
+	element := &btf.Struct{Size: 8, Members: []btf.Member{{Name: "a_counter_of_packets", Type: u32}, {Name: "a_counter_of_bytes", Type: u32, Offset: 32}}}
+	got, err := json.Marshal(decode(arrayOf(4096, element), make([]byte, 8*4096)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(got), elided) || strings.Count(string(got), "packets") != 4096 {
+		t.Errorf("%d bytes of text lack values", len(got))
 	}
 }
 

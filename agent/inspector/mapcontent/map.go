@@ -16,6 +16,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/internal/globals"
 	"github.com/bpfman/bpfman-operator/internal/live"
+	"github.com/bpfman/bpfman-operator/internal/mapentries"
 )
 
 // Map is a map in the kernel, open for reading.
@@ -90,7 +91,7 @@ func describe(m *ebpf.Map) (*Map, error) {
 	id, _ := info.ID()
 	out := &Map{m: m, info: live.Map{
 		ID: uint32(id), Name: info.Name, Type: kernel.MapType(uint32(m.Type())),
-		KeySize: info.KeySize, ValueSize: info.ValueSize, MaxEntries: info.MaxEntries, PerCPU: perCPU(m.Type()),
+		KeySize: info.KeySize, ValueSize: info.ValueSize, MaxEntries: info.MaxEntries, PerCPU: mapentries.IsPerCPU(m.Type()),
 	}}
 	out.key, out.value = types(m, info)
 	if out.value == nil && globals.IsSection(info.Name) {
@@ -100,10 +101,6 @@ func describe(m *ebpf.Map) (*Map, error) {
 	}
 	out.info.HasBTF = out.value != nil
 	return out, nil
-}
-
-func perCPU(t ebpf.MapType) bool {
-	return t == ebpf.PerCPUHash || t == ebpf.PerCPUArray || t == ebpf.LRUCPUHash || t == ebpf.PerCPUCGroupStorage
 }
 
 // types returns the types of the key and the value, or nil if the map has no BTF. If the
@@ -145,16 +142,13 @@ func (m *Map) Dump(ctx context.Context, limit int, emit func(live.DumpLine) erro
 		return m.dumpSection(section, limit, emit)
 	}
 	var end live.End
-	entries := m.m.Iterate()
-	var key, value []byte
-	var values [][]byte
-	for {
-		into := any(&value)
-		if m.info.PerCPU {
-			into = &values
-		}
-		if !entries.Next(&key, into) {
+	for found, err := range mapentries.All(m.m) {
+		if errors.Is(err, ebpf.ErrIterationAborted) {
+			end.Changed = true
 			break
+		}
+		if err != nil {
+			return fmt.Errorf("read map %d: %w", m.info.ID, err)
 		}
 		if limit > 0 && end.Entries == limit {
 			end.Truncated = true
@@ -163,7 +157,7 @@ func (m *Map) Dump(ctx context.Context, limit int, emit func(live.DumpLine) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		entry, err := m.entry(key, value, values)
+		entry, err := m.entry(found)
 		if err != nil {
 			return err
 		}
@@ -172,16 +166,10 @@ func (m *Map) Dump(ctx context.Context, limit int, emit func(live.DumpLine) erro
 		}
 		end.Entries++
 	}
-	switch err := entries.Err(); {
-	case errors.Is(err, ebpf.ErrIterationAborted):
-		end.Changed = true
-	case err != nil:
-		return fmt.Errorf("read map %d: %w", m.info.ID, err)
-	}
 	return emit(live.DumpLine{End: &end})
 }
 
-func (m *Map) entry(key, value []byte, perCPU [][]byte) (*live.Entry, error) {
+func (m *Map) entry(of mapentries.Entry) (*live.Entry, error) {
 	var out live.Entry
 	var errs []error
 	marshal := func(v any) json.RawMessage {
@@ -189,13 +177,13 @@ func (m *Map) entry(key, value []byte, perCPU [][]byte) (*live.Entry, error) {
 		errs = append(errs, err)
 		return text
 	}
-	out.Key = marshal(decode(m.key, key))
+	out.Key = marshal(decode(m.key, of.Key))
 	if !m.info.PerCPU {
-		out.Value = marshal(decode(m.value, value))
+		out.Value = marshal(decode(m.value, of.Values[0]))
 		return &out, errors.Join(errs...)
 	}
 	var decoded []any
-	for _, v := range perCPU {
+	for _, v := range of.Values {
 		decoded = append(decoded, decode(m.value, v))
 		out.PerCPU = append(out.PerCPU, marshal(decoded[len(decoded)-1]))
 	}

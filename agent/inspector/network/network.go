@@ -55,30 +55,53 @@ type Wanted struct {
 	XDP, TC, Netkit, Dissector, Lookup bool
 }
 
-// Hooks reads the hooks in the namespaces. It continues after errors, and returns them
-// together with the hooks.
-func Hooks(namespaces []Namespace, wanted Wanted) (hooks []Hook, err error) {
+// ErrGone is in the error chain if a namespace's file doesn't lead to it anymore: its process
+// ended, and another one can have its id, or its mount was removed. The namespace itself can
+// still exist.
+var ErrGone = errors.New("the file doesn't lead to the network namespace anymore")
+
+// Found is what was read.
+type Found struct {
+	Hooks []Hook
+	// Unread contains the errors of the namespaces that weren't read completely, by inode
+	// number. Hooks can lack some of theirs.
+	Unread map[uint64]error
+}
+
+// Hooks reads the hooks in the namespaces. It continues after errors.
+func Hooks(namespaces []Namespace, wanted Wanted) Found {
+	found := Found{Unread: map[uint64]error{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The thread ends in another network namespace. Because it stays locked, it exits
-		// with the goroutine.
-		runtime.LockOSThread()
-		var failures []error
+		defer borrowThread()()
 		for _, namespace := range namespaces {
-			found, err := read(namespace, wanted)
-			if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-				continue // the last process has ended
-			}
+			in, err := read(namespace, wanted)
 			if err != nil {
-				failures = append(failures, fmt.Errorf("network namespace %d: %w", namespace.Inode, err))
+				found.Unread[namespace.Inode] = fmt.Errorf("network namespace %d: %w", namespace.Inode, err)
 			}
-			hooks = append(hooks, found.hooks...)
+			found.Hooks = append(found.Hooks, in.hooks...)
 		}
-		err = errors.Join(failures...)
 	}()
 	<-done
-	return hooks, err
+	return found
+}
+
+// borrowThread lets the goroutine's thread enter other network namespaces, until it returns to its own
+// one by calling the result. The main thread never exits, and would otherwise keep a pod's
+// namespace. Another thread that can't return stays locked, and exits with its goroutine.
+func borrowThread() (giveBack func()) {
+	runtime.LockOSThread()
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return func() {}
+	}
+	return func() {
+		defer own.Close()
+		if unix.Setns(int(own.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+	}
 }
 
 // read reads one namespace. If a change interrupts a list, which can then lack entries
@@ -102,9 +125,9 @@ type look struct {
 }
 
 func (l *look) enter(path string) error {
-	file, err := os.Open(path)
+	file, err := open(path, l.netns)
 	if err != nil {
-		return fmt.Errorf("open: %w", err)
+		return err
 	}
 	defer file.Close()
 	if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -127,6 +150,27 @@ func (l *look) enter(path string) error {
 		failures = append(failures, l.ofNamespace(int(file.Fd()), ebpf.AttachSkLookup))
 	}
 	return errors.Join(failures...)
+}
+
+// open opens the file of a namespace.
+func open(path string, inode uint64) (*os.File, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, fmt.Errorf("open: %w: %w", ErrGone, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("stat: %w", err)
+	}
+	if stat.Ino != inode {
+		file.Close()
+		return nil, fmt.Errorf("open: %w: it leads to %d", ErrGone, stat.Ino)
+	}
+	return file, nil
 }
 
 // links reads the interfaces with their XDP programs. The list of package netlink has only

@@ -4,10 +4,14 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -62,12 +66,69 @@ func TestHooksWhileInterfacesComeAndGo(t *testing.T) {
 			}
 		}
 	})
+	path := fmt.Sprintf("/proc/self/fd/%d", namespace.Fd())
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		t.Fatal(err)
+	}
 	for range 300 {
-		if _, err := Hooks([]Namespace{{Inode: 1, Path: fmt.Sprintf("/proc/self/fd/%d", namespace.Fd())}}, Wanted{XDP: true}); err != nil {
-			t.Error(err)
+		if found := Hooks([]Namespace{{Inode: stat.Ino, Path: path}}, Wanted{XDP: true}); len(found.Unread) > 0 {
+			t.Error(found.Unread)
 			break
 		}
 	}
 	close(ended)
 	changes.Wait()
+}
+
+// The kernel can give the id of a process that ended to one in another namespace.
+func TestHooksOfAnotherNamespace(t *testing.T) {
+	prerequisite.NeedsRoot(t, "entering a network namespace needs CAP_SYS_ADMIN")
+	for name, path := range map[string]string{"a reused id": "/proc/self/ns/net", "no process": "/proc/self/ns/none"} {
+		found := Hooks([]Namespace{{Inode: 1, Path: path}}, Wanted{XDP: true, TC: true})
+		if len(found.Hooks) > 0 || !errors.Is(found.Unread[1], ErrGone) {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// A thread that stayed in a pod's namespace would keep it.
+func TestThreadsReturnToTheirNamespace(t *testing.T) {
+	prerequisite.NeedsRoot(t, "a network of its own needs CAP_SYS_ADMIN")
+	before := threadNamespaces(t)
+	sleep := exec.CommandContext(t.Context(), "sleep", "infinity")
+	sleep.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sleep.Process.Kill(); _ = sleep.Wait() }()
+	path := fmt.Sprintf("/proc/%d/ns/net", sleep.Process.Pid)
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		t.Fatal(err)
+	}
+	if found := Hooks([]Namespace{{Inode: stat.Ino, Path: path}}, Wanted{XDP: true}); len(found.Unread) > 0 {
+		t.Fatal(found.Unread)
+	}
+	for namespace := range threadNamespaces(t) {
+		if !before[namespace] {
+			t.Errorf("a thread is in %s", namespace)
+		}
+	}
+}
+
+// threadNamespaces returns the network namespaces of this process's threads.
+func threadNamespaces(t *testing.T) map[string]bool {
+	t.Helper()
+	threads, err := filepath.Glob("/proc/self/task/*/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, thread := range threads {
+		if namespace, err := os.Readlink(thread); err == nil {
+			found[namespace] = true
+		}
+	}
+	return found
 }

@@ -30,10 +30,11 @@ func openDirectory(path string) (int, error) {
 
 func numbersIn(fd int) ([]int, error) {
 	var found []int
-	err := dirents.Each(fd, func(name string) {
+	err := dirents.Each(fd, func(name string) bool {
 		if number, err := strconv.Atoi(name); err == nil {
 			found = append(found, number)
 		}
+		return true
 	})
 	return found, err
 }

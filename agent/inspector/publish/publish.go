@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/restclient"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
@@ -53,6 +52,7 @@ type Publisher struct {
 	wanted  *v1alpha1.BpfNodeStatus
 	changed chan struct{}
 
+	dates   dates
 	written *v1alpha1.BpfNode // as last read or written; nil if it has to be read
 }
 
@@ -62,7 +62,7 @@ func New(config *rest.Config, node string, pace Pace, log *slog.Logger) (*Publis
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{api: client, node: node, pace: pace, log: log, changed: make(chan struct{}, 1)}, nil
+	return &Publisher{api: client, node: node, pace: pace, log: log, changed: make(chan struct{}, 1), dates: dates{}}, nil
 }
 
 // Publish makes Run write the status. If there is a newer status before the write, only
@@ -160,7 +160,7 @@ func (p *Publisher) write(ctx context.Context) (bool, error) {
 	status := wanted.DeepCopy()
 	status.Conditions = p.written.Status.Conditions
 	v1alpha1.SetConditions(&status.Conditions, wanted.Conditions...)
-	date(status.Conflicts, p.written.Status.Conflicts, metav1.Now().Rfc3339Copy())
+	p.dates.set(status.Conflicts, p.written.Status.Conflicts, time.Now())
 	if !equality.Semantic.DeepEqual(*status, p.written.Status) {
 		wrote = true
 		update := p.written.DeepCopy()
@@ -181,19 +181,6 @@ func (p *Publisher) write(ctx context.Context) (bool, error) {
 func (p *Publisher) replace(written *v1alpha1.BpfNode, err error) error {
 	p.written = written
 	return err
-}
-
-// date sets since when there are conflicts. A rollout is only about those that are new.
-func date(conflicts, before []v1alpha1.BpfNodeConflict, now metav1.Time) {
-	since := map[string]*metav1.Time{}
-	for _, c := range before {
-		since[conflict.Key(c)] = c.Since
-	}
-	for i := range conflicts {
-		if conflicts[i].Since = since[conflict.Key(conflicts[i])]; conflicts[i].Since == nil {
-			conflicts[i].Since = &now
-		}
-	}
 }
 
 func (p *Publisher) get(ctx context.Context) (*v1alpha1.BpfNode, error) {

@@ -15,16 +15,22 @@ import (
 const Limit = 1_200_000
 
 // Bound returns a copy of a status that isn't larger than limit. Until it fits, Bound
-// removes, in this order: conflicts after the first 100; holders after the first three
+// removes, in this order: conflicts after the first 100; pins after the first ten of each
+// map, because a pod can create any number in its volume; holders after the first three
 // of each program; maps, from the end; attach points after the first four of each
 // program; holders and attach points after the first one; all holders, and the ids of
 // programs' maps; programs that other software loaded, from the end; and programs of
-// bpfman. The field omitted counts what was removed, except for ids of maps.
+// bpfman. The field omitted counts what was removed, except for ids of maps and for pins.
 func Bound(whole *v1alpha1.BpfNodeStatus, limit int) *v1alpha1.BpfNodeStatus {
 	status := whole.DeepCopy()
 	for _, step := range []func(*v1alpha1.BpfNodeStatus, *v1alpha1.BpfNodeOmitted, int){
 		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, _ int) {
 			s.Conflicts = first(s.Conflicts, maxConflicts, &o.Conflicts)
+		},
+		func(s *v1alpha1.BpfNodeStatus, _ *v1alpha1.BpfNodeOmitted, _ int) {
+			for i := range s.Maps {
+				s.Maps[i].Pins = s.Maps[i].Pins[:min(len(s.Maps[i].Pins), maxPins)]
+			}
 		},
 		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, _ int) { fewer(s, o, 3, all) },
 		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, over int) {
@@ -61,7 +67,10 @@ func Bound(whole *v1alpha1.BpfNodeStatus, limit int) *v1alpha1.BpfNodeStatus {
 	return status
 }
 
-const maxConflicts = 100
+const (
+	maxConflicts = 100
+	maxPins      = 10
+)
 
 // all is larger than any number of elements.
 const all = 1 << 30

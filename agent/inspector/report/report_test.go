@@ -263,6 +263,22 @@ func TestBound(t *testing.T) {
 	}
 }
 
+// A pod that fills its volumes with links costs no other facts than its own.
+func TestBoundOfCrowdedVolumes(t *testing.T) {
+	whole := many(500)
+	for i := range 5 * 2048 {
+		m := &whole.Maps[i%5]
+		m.Pins = append(m.Pins, fmt.Sprintf("/var/lib/kubelet/pods/11111111-2222-3333-4444-555555555555/volumes/kubernetes.io~csi/maps/mount/link%d", i))
+	}
+	bounded := Bound(whole, Limit)
+	if bounded.Omitted != nil || len(bounded.Maps) != len(whole.Maps) || !reflect.DeepEqual(bounded.Programs, whole.Programs) {
+		t.Errorf("of 500 maps, %d are left; %+v is omitted", len(bounded.Maps), bounded.Omitted)
+	}
+	if left := len(bounded.Maps[0].Pins); left != maxPins {
+		t.Errorf("%d pins are left of a crowded volume", left)
+	}
+}
+
 // counted compares what is left with the numbers of omitted entries.
 func counted(t *testing.T, whole, bounded *v1alpha1.BpfNodeStatus, omitted v1alpha1.BpfNodeOmitted) {
 	t.Helper()

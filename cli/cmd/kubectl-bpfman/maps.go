@@ -115,6 +115,7 @@ func (o mapsOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	if err := mapsTable.Print(streams.Out, o.format, listed); err != nil {
 		return err
 	}
+	unseen = append(unseen, unreported(listed, nodes)...)
 	switch {
 	case len(reports) > 0 && len(listed) == 0:
 		unseen = append(unseen, "none of its maps is pinned; global variables are listed when the inspector of a node has found them")
@@ -122,6 +123,20 @@ func (o mapsOptions) run(ctx context.Context, connect cluster.Connect, streams g
 		unseen = append(unseen, fmt.Sprintf("%s isn't loaded on any node: to find out why, run kubectl bpfman why %s", args[0], strings.Join(args, " ")))
 	}
 	return remark(streams.ErrOut, unseen)
+}
+
+// unreported says which maps have no types and sizes yet, although their nodes have BpfNodes.
+func unreported(listed []objectmaps.Map, nodes map[string]*v1alpha1.BpfNode) []string {
+	count := 0
+	for _, m := range listed {
+		if m.Kernel == nil && nodes[m.Node] != nil {
+			count++
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("maps whose types and sizes aren't known: %d; inspectors report new maps within 10 seconds", count)}
 }
 
 // nodesOf reads the BpfNodes of the nodes that have reports. It returns the first reasons, if some can't be read.

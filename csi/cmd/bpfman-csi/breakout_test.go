@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -186,4 +188,26 @@ func plant(t *testing.T, link, destination string) string {
 		t.Fatal(err)
 	}
 	return filepath.Join(link, "mount")
+}
+
+// TestBreakOutOfTheRegistrar calls what node-driver-registrar doesn't need.
+func TestBreakOutOfTheRegistrar(t *testing.T) {
+	k := startPlugin(t, filepath.Join(t.TempDir(), "no-daemon.sock"))
+	connection, err := grpc.NewClient("unix:"+k.identityEndpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	info, err := csi.NewIdentityClient(connection).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
+	if err != nil || info.GetName() != v1alpha1.CSIDriverName {
+		t.Errorf("the plugin is %v, %v", info, err)
+	}
+	node := csi.NewNodeClient(connection)
+	_, published := node.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{})
+	_, unpublished := node.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{})
+	for _, err := range []error{published, unpublished} {
+		if status.Code(err) != codes.Unimplemented {
+			t.Errorf("a node's call: %v", err)
+		}
+	}
 }

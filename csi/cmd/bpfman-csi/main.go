@@ -49,17 +49,19 @@ const (
 )
 
 type options struct {
-	endpoint, daemonSocket, mapsRoot, kubeletRoot, nodeName string
-	registrationDir, registrationPath                       string
-	clusterAccess                                           string
-	selinuxContext                                          string
-	metricsAddress                                          string
-	probe                                                   bool
+	endpoint, identityEndpoint                    string
+	daemonSocket, mapsRoot, kubeletRoot, nodeName string
+	registrationDir, registrationPath             string
+	clusterAccess                                 string
+	selinuxContext                                string
+	metricsAddress                                string
+	probe                                         bool
 }
 
 func parseFlags() (options, error) {
 	var o options
 	flag.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "Socket to serve CSI at.")
+	flag.StringVar(&o.identityEndpoint, "identity-endpoint", "", "Socket to serve only CSI's identity service at, for node-driver-registrar, which must not mount volumes. By default, none.")
 	flag.StringVar(&o.daemonSocket, "daemon-socket", "/run/bpfman-sock/bpfman.sock", "Socket of the bpfman daemon.")
 	flag.StringVar(&o.mapsRoot, "maps-root", "/run/bpfman/fs/maps", "Directory below which the daemon pins maps.")
 	flag.StringVar(&o.kubeletRoot, "kubelet-root", "/var/lib/kubelet", "Root directory of the kubelet.")
@@ -83,14 +85,27 @@ func parseFlags() (options, error) {
 	if o.nodeName == "" && !o.probe {
 		return o, errors.New("--node-name or $KUBE_NODE_NAME is required")
 	}
-	path, isUnix := strings.CutPrefix(o.endpoint, "unix://")
-	if !isUnix || !filepath.IsAbs(path) {
-		return o, fmt.Errorf("--endpoint %q is not of the form unix:///path", o.endpoint)
+	var err error
+	if o.endpoint, err = socketPath("endpoint", o.endpoint); err != nil {
+		return o, err
 	}
-	o.endpoint = path
+	if o.identityEndpoint != "" {
+		if o.identityEndpoint, err = socketPath("identity-endpoint", o.identityEndpoint); err != nil {
+			return o, err
+		}
+	}
 	o.kubeletRoot, o.mapsRoot = filepath.Clean(o.kubeletRoot), filepath.Clean(o.mapsRoot)
 	o.registrationPath = cmp.Or(o.registrationPath, filepath.Join(o.kubeletRoot, "plugins/csi-bpfman/csi.sock"))
 	return o, nil
+}
+
+// socketPath returns the path in the value of a flag.
+func socketPath(name, value string) (string, error) {
+	path, isUnix := strings.CutPrefix(value, "unix://")
+	if !isUnix || !filepath.IsAbs(path) {
+		return "", fmt.Errorf("--%s %q is not of the form unix:///path", name, value)
+	}
+	return path, nil
 }
 
 // gcPercent makes the garbage collector run more often. The plugin uses little CPU, and this saves memory on every
@@ -154,10 +169,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if registered != nil {
 		counted.Registered(registered.Served)
 	}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(driver.Trace(log), counted.Calls))
-	plugin.Register(server)
 	servers, ctx := errgroup.WithContext(ctx)
-	if err := serve(ctx, servers, o.endpoint, server); err != nil {
+	calls := grpc.ChainUnaryInterceptor(driver.Trace(log), counted.Calls)
+	if err := serveCSI(ctx, servers, o, plugin, calls); err != nil {
 		return err
 	}
 	if err := serveMetrics(ctx, servers, o.metricsAddress, counted.Handler(), volumes.Ready, log); err != nil {
@@ -244,6 +258,18 @@ func newPolicy(clusterAccess string) (access.Policy, error) {
 		return access.Read{Writers: rbac}, nil
 	}
 	return rbac, nil
+}
+
+// serveCSI serves all services at one socket, and the identity service at another one.
+func serveCSI(ctx context.Context, servers *errgroup.Group, o options, plugin *driver.Driver, calls grpc.ServerOption) error {
+	server := grpc.NewServer(calls)
+	plugin.Register(server)
+	if err := serve(ctx, servers, o.endpoint, server); err != nil || o.identityEndpoint == "" {
+		return err
+	}
+	identity := grpc.NewServer(calls)
+	plugin.RegisterIdentity(identity)
+	return serve(ctx, servers, o.identityEndpoint, identity)
 }
 
 func serve(ctx context.Context, servers *errgroup.Group, path string, server *grpc.Server) error {

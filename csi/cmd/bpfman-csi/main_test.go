@@ -66,7 +66,8 @@ func startPlugin(tb testing.TB, daemonSocket string) *kubelet {
 	tb.Helper()
 	directory := sandbox.Root(tb)
 	k := &kubelet{options: options{
-		endpoint: filepath.Join(directory, "csi.sock"), daemonSocket: daemonSocket, mapsRoot: sandbox.DaemonMaps,
+		endpoint: filepath.Join(directory, "csi.sock"), identityEndpoint: filepath.Join(directory, "identity.sock"),
+		daemonSocket: daemonSocket, mapsRoot: sandbox.DaemonMaps,
 		kubeletRoot: filepath.Join(directory, "kubelet"), nodeName: "node-1",
 		registrationDir: filepath.Join(directory, "no-registration"),
 		clusterAccess:   accessAll, metricsAddress: "127.0.0.1:0",

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -88,6 +89,13 @@ func (p pins) report(dir, only string) error {
 	names, err := selected(dir, only)
 	if err != nil {
 		return err
+	}
+	// An open map stays in the kernel.
+	for name, pin := range p {
+		if !slices.Contains(names, name) {
+			_ = pin.Close() // the map was only read, so no data can be lost
+			delete(p, name)
+		}
 	}
 	var failed []error
 	for _, name := range names {

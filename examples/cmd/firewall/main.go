@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/bpfman/bpfman-operator/internal/mapentries"
 )
 
 const usage = `Usage: firewall [--map FILE] COMMAND
@@ -101,14 +104,14 @@ func list(out io.Writer, path string) error {
 		dropped uint64
 	}
 	var all []entry
-	var key [4]byte
-	var dropped uint64
-	entries := blocked.Iterate()
-	for entries.Next(&key, &dropped) {
-		all = append(all, entry{netip.AddrFrom4(key), dropped})
-	}
-	if err := entries.Err(); err != nil {
-		return fmt.Errorf("read map %s: %w", path, err)
+	for e, err := range mapentries.All(blocked) {
+		if err != nil {
+			return fmt.Errorf("read map %s: %w", path, err)
+		}
+		if len(e.Key) != 4 || len(e.Values[0]) != 8 {
+			return fmt.Errorf("map %s isn't the firewall's: keys of %d bytes and values of %d", path, len(e.Key), len(e.Values[0]))
+		}
+		all = append(all, entry{netip.AddrFrom4([4]byte(e.Key)), binary.NativeEndian.Uint64(e.Values[0])})
 	}
 	slices.SortFunc(all, func(a, b entry) int { return a.address.Compare(b.address) })
 	for _, e := range all {

@@ -155,6 +155,7 @@ var keyCases = []keyCase{
 		[]string{
 			"-containers[bpfman-csi]",
 			"-containers[node-driver-registrar]",
+			"-volumes[csi-identity]",
 			"-volumes[csi-plugin]",
 			"-volumes[csi-registration]",
 			"-volumes[kubelet-pods]",

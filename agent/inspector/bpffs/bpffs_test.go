@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package bpffs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/bpfman/bpfman-operator/agent/inspector/process"
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
+)
+
+func TestMain(m *testing.M) { sandbox.Main(m, nil) }
+
+// volume mounts a bpffs with a map as a volume of a pod.
+func volume(t *testing.T, root, uid string) string {
+	t.Helper()
+	mount := filepath.Join(root, "pods", uid, "volumes/kubernetes.io~csi/maps/mount")
+	sandbox.MountBPFFS(t, mount)
+	sandbox.PinMaps(t, mount, "counters")
+	return mount
+}
+
+// below counts the pins below a directory.
+func below(pins *Pins, directory string) (count int) {
+	for _, pin := range pins.All {
+		if strings.HasPrefix(pin.Path, directory+"/") {
+			count++
+		}
+	}
+	return count
+}
+
+// TestCrowdedVolume fills a pod's volume with links and directories. The pins of others stay
+// known, and the inspector doesn't read more than it wants to.
+func TestCrowdedVolume(t *testing.T) {
+	root := sandbox.Root(t)
+	crowded, quiet, host := volume(t, root, "11111111"), volume(t, root, "22222222"), filepath.Join(root, "fs")
+	sandbox.MountBPFFS(t, host)
+	sandbox.PinMaps(t, host, "counters")
+	for i := range maxOfPod {
+		deep := filepath.Join(crowded, fmt.Sprint("d", i%10))
+		if err := errors.Join(
+			os.MkdirAll(deep, 0o700), os.Link(filepath.Join(crowded, "counters"), filepath.Join(deep, fmt.Sprint("link", i))),
+			os.MkdirAll(filepath.Join(deep, fmt.Sprint("e", i)), 0o700),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := []process.Namespace{{PID: os.Getpid()}}
+	pins := NewPins("/proc")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := pins.Scan(own)
+	runtime.ReadMemStats(&after)
+	if want := fmt.Sprintf("%s: more than %d files", crowded, maxOfPod); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %q", err, want)
+	}
+	if allocated, most := after.TotalAlloc-before.TotalAlloc, uint64(16<<20); allocated > most {
+		t.Errorf("%d bytes are allocated, more than %d", allocated, most)
+	}
+	if count := below(pins, crowded); count > maxOfPod || len(pins.directories) > maxOfPod+16 {
+		t.Errorf("%d pins and %d directories are read", count, len(pins.directories))
+	}
+	if below(pins, quiet) != 1 || below(pins, host) != 1 {
+		t.Errorf("of others, %d and %d pins are known", below(pins, quiet), below(pins, host))
+	}
+}
+
+// The volumes of all pods together have a limit, within which each gets its share.
+func TestLimit(t *testing.T) {
+	w := walk{leftOfPods: maxFiles}
+	for _, c := range []struct {
+		ofPod      bool
+		left, want int
+	}{
+		{false, maxFiles, maxFiles}, {false, 0, maxFiles}, {true, maxFiles, maxOfPod}, {true, 100, 100}, {true, 1, minOfPod}, {true, -9, minOfPod},
+	} {
+		if w.leftOfPods = c.left; w.limit(c.ofPod) != c.want {
+			t.Errorf("%+v: %d", c, w.limit(c.ofPod))
+		}
+	}
+}
