@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,6 +28,9 @@ type planner struct {
 	interfaces       func() (map[string]program.Interface, error)
 	containers       func(context.Context, []corev1.Pod) ([]program.Container, error)
 	podInterfaces    func([]program.Container)
+
+	// deleted means that containers run whose pods the API server doesn't have. There are no events about them.
+	deleted atomic.Bool
 }
 
 // errOffline is the reason why a rollback leaves links in containers and pods to the next pass: the container runtime could
@@ -55,11 +60,17 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 		facts.ContainersErr = errOffline
 	case needs.Containers:
 		p.cluster.Kinds.Open(cluster.PodKind)
-		pods, err := p.cluster.Pods(owner.Namespace)
+		pods, err := p.cluster.Pods("") // all of the node, to recognize containers without a pod
 		if err != nil {
 			return plan.Plan{}, fmt.Errorf("list pods: %w", err)
 		}
 		facts.Containers, facts.ContainersErr = p.containers(ctx, pods)
+		if facts.ContainersErr == nil {
+			p.deleted.Store(slices.ContainsFunc(facts.Containers, func(c program.Container) bool { return c.Deleted }))
+		}
+		facts.Containers = slices.DeleteFunc(facts.Containers, func(c program.Container) bool {
+			return owner.Namespace != "" && c.Namespace != owner.Namespace
+		})
 	}
 	if needs.PodInterfaces && !c.offline {
 		p.podInterfaces(facts.Containers)

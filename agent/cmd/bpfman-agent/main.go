@@ -245,7 +245,7 @@ func newController(o options, server *cluster.Cluster, config *rest.Config, conn
 		NodeName:      o.nodeName,
 		Drift:         time.Minute,
 		Interfaces:    node.Interfaces,
-		Containers:    (&node.Runtime{Run: o.runtimeDir}).Containers,
+		Containers:    node.NewRuntime(o.runtimeDir).Containers,
 		PodInterfaces: node.NewPodInterfaces(o.hostProc).Set,
 		PinsDir:       pins.Dir,
 		KernelTypes:   "/sys/kernel/btf",
