@@ -65,6 +65,8 @@ type Options struct {
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
 	// "*" for all.
 	UprobeNamespaces []string
+	// Reserved are the priorities that are reserved for cluster-scoped programs.
+	Reserved program.Reserved
 	// Changes confirms or undoes changes of network programs. New sets its functions. Nil confirms nothing.
 	Changes *confirm.Changes
 	// Metrics counts repairs. It can be nil.
@@ -103,7 +105,7 @@ func New(o Options) *Controller {
 		queue:       queue,
 		assignments: assignments{o.Cluster, o.NodeName, reports, o.Changes},
 		planner: planner{
-			cluster: o.Cluster, reports: reports, nodeName: o.NodeName, uprobeNamespaces: o.UprobeNamespaces,
+			cluster: o.Cluster, reports: reports, nodeName: o.NodeName, uprobeNamespaces: o.UprobeNamespaces, reserved: o.Reserved,
 			interfaces: o.Interfaces, containers: o.Containers, podInterfaces: o.PodInterfaces,
 		},
 		policies: &gate.Policies{

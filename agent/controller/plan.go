@@ -25,6 +25,7 @@ type planner struct {
 	reports          *record.Reports
 	nodeName         string
 	uprobeNamespaces []string
+	reserved         program.Reserved
 	interfaces       func() (map[string]program.Interface, error)
 	containers       func(context.Context, []corev1.Pod) ([]program.Container, error)
 	podInterfaces    func([]program.Container)
@@ -39,7 +40,7 @@ var errOffline = errors.New("containers are unknown during a rollback")
 
 // plan collects the facts that the owner's plan depends on, and makes the plan.
 func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan.Plan, error) {
-	facts := program.Node{Name: p.nodeName, UprobeNamespaces: p.uprobeNamespaces}
+	facts := program.Node{Name: p.nodeName, UprobeNamespaces: p.uprobeNamespaces, Reserved: p.reserved}
 	needs := owner.Needs()
 	if needs.Interfaces {
 		node, err := p.cluster.OwnNode()

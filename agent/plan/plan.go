@@ -122,6 +122,8 @@ type Program struct {
 	Unseen  bool
 	// Idle is the type of the program's condition if there is nothing to attach to.
 	Idle v1alpha1.BpfProgramConditionType
+	// Notes are what users should know although the program works.
+	Notes []string
 	// Policies contains the verdicts of policies on attach points.
 	Policies []v1alpha1.BpfProgramPolicy
 }
@@ -182,7 +184,7 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 		}
 		points, problem := member.AttachPoints(node)
 		load := p.loadFor(member.LoadInfo(), mapOwner)
-		wanted := Program{Member: member, Points: points, Problem: problem}
+		wanted := Program{Member: member, Points: points, Problem: problem, Notes: program.Notes(member.Spec, node)}
 		if wanted.Unseen = errors.Is(problem, program.ErrUnseen); wanted.Unseen {
 			wanted.Problem = nil
 		} else if len(points) == 0 {

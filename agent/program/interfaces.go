@@ -19,6 +19,7 @@ type onNetwork struct {
 	function
 	interfaces v1alpha1.InterfaceSelector
 	containers *containerSelector
+	priority   int32
 }
 
 // Needs returns which state of the node the attach points depend on. The host's
@@ -109,6 +110,11 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 			} else {
 				untold = append(untold, c.InterfacesErr)
 			}
+		}
+	}
+	if refusal := o.refusal(n); refusal != nil {
+		for i := range points {
+			points[i].Lack, points[i].Withdrawn = refusal, true
 		}
 	}
 	if err = errors.Join(untold...); err == nil && unseen {

@@ -32,6 +32,7 @@ type Node struct {
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
 	// "*" for all.
 	UprobeNamespaces []string
+	Reserved         Reserved
 }
 
 // allowsUprobes reports whether namespaced uprobes of a namespace can be attached.

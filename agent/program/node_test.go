@@ -28,8 +28,8 @@ func as(*Container) {}
 func inPods(namespaced bool) map[string]Spec {
 	selector := containerSelector{v1alpha1.ContainerSelector{Namespace: "acme", Pods: app("web")}, namespaced}
 	return map[string]Spec{
-		"named":      tcx{onNetwork{interfaces: interfaces("eth0"), containers: &selector}, 0, "ingress"},
-		"discovered": tcx{onNetwork{interfaces: discover(nil, nil), containers: &selector}, 0, "ingress"},
+		"named":      tcx{onNetwork{interfaces: interfaces("eth0"), containers: &selector}, "ingress"},
+		"discovered": tcx{onNetwork{interfaces: discover(nil, nil), containers: &selector}, "ingress"},
 		"uprobe":     uprobe{symbol: "malloc", target: "libc", containers: &selector},
 	}
 }
