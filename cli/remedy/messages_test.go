@@ -19,6 +19,7 @@ import (
 // sources are the files with the messages that objects show, and what surrounds these messages there.
 var sources = []struct{ files, around string }{
 	{"agent/bytecode/*.go", "image r.example.com/x:v1: %s"},
+	{"agent/cmd/bpfman-ns/*.go", "attach to eth0 ingress: Unable to attach uprobe in container with pid 7: %s"},
 	{"agent/confirm/*.go", "%s"},
 	{"agent/controller/*.go", "%s"},
 	{"agent/daemon/*.go", "load x from image r.example.com/x:v1: %s"},

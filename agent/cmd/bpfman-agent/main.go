@@ -247,7 +247,7 @@ func newController(o options, server *cluster.Cluster, config *rest.Config, conn
 		Namespace:     o.namespace,
 		Bytecode:      &bytecode.Library{Read: process.Read, Store: store, Observe: measured.Read},
 		RequirePolicy: o.requirePolicy,
-		Inventory:     daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
+		Inventory:     daemon.NewInventory(daemon.Explained(gobpfman.NewBpfmanClient(conn), filepath.Dir(o.daemonSocket)), o.daemonRoot),
 		NodeName:      o.nodeName,
 		Drift:         time.Minute,
 		Interfaces:    node.Interfaces,
