@@ -148,7 +148,7 @@ func (r *Runtime) list(ctx context.Context) ([]*runtimeapi.Container, []*runtime
 	ready, err := r.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
 		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
 	}})
-	return all.GetContainers(), ready.GetItems(), err //nolint:wrapcheck // the caller adds context
+	return all.GetContainers(), ready.GetItems(), err
 }
 
 func (r *Runtime) connect() error {

@@ -42,12 +42,15 @@ type container struct {
 	err  error
 	// namespaces are those of its sandbox, by default the pod's own. noNamespaces means that the
 	// runtime doesn't report them.
-	namespaces   runtimeapi.NamespaceOption
+	namespaces   namespaces
 	noNamespaces bool
 	// labels are the pod's, as the kubelet copies them to the sandbox. created is when the sandbox was created.
 	labels  map[string]string
 	created int64
 }
+
+// namespaces are those of a sandbox.
+type namespaces struct{ network, pid runtimeapi.NamespaceMode }
 
 func (c container) sandboxLabels() map[string]string {
 	labels := map[string]string{
@@ -134,7 +137,8 @@ func (r *fakeRuntime) PodSandboxStatus(_ context.Context, in *runtimeapi.PodSand
 		}
 		out := &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{}}
 		if !c.noNamespaces {
-			out.Status.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &c.namespaces}}
+			options := &runtimeapi.NamespaceOption{Network: c.namespaces.network, Pid: c.namespaces.pid}
+			out.Status.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: options}}
 		}
 		return out, nil
 	}
@@ -358,13 +362,13 @@ func TestStaticPods(t *testing.T) {
 func TestContainerHasItsSandboxesFacts(t *testing.T) {
 	node, own := runtimeapi.NamespaceMode_NODE, runtimeapi.NamespaceMode_POD
 	for name, c := range map[string]struct {
-		is   runtimeapi.NamespaceOption
+		is   namespaces
 		want program.Container
 	}{
-		"the node's":         {runtimeapi.NamespaceOption{Network: node, Pid: node}, program.Container{HostNetwork: true, HostPID: true}},
-		"the node's network": {runtimeapi.NamespaceOption{Network: node, Pid: own}, program.Container{HostNetwork: true}},
-		"the node's PIDs":    {runtimeapi.NamespaceOption{Network: own, Pid: node}, program.Container{HostPID: true}},
-		"its own":            {runtimeapi.NamespaceOption{Network: own, Pid: runtimeapi.NamespaceMode_CONTAINER}, program.Container{}},
+		"the node's":         {namespaces{node, node}, program.Container{HostNetwork: true, HostPID: true}},
+		"the node's network": {namespaces{node, own}, program.Container{HostNetwork: true}},
+		"the node's PIDs":    {namespaces{own, node}, program.Container{HostPID: true}},
+		"its own":            {namespaces{own, runtimeapi.NamespaceMode_CONTAINER}, program.Container{}},
 	} {
 		for says, spec := range map[string]corev1.PodSpec{"the node's": {HostNetwork: true, HostPID: true}, "its own": {}} {
 			t.Run(name+", and the pod says "+says, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -66,7 +67,6 @@ func TestVersionsOfFunctions(t *testing.T) {
 
 // The offset of a function in this test's own file has the function's code.
 func TestOffsetInFile(t *testing.T) {
-	const function = "github.com/bpfman/bpfman-operator/agent/cmd/bpfman-ns.symbol"
 	file, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
@@ -80,36 +80,30 @@ func TestOffsetInFile(t *testing.T) {
 	if err != nil {
 		t.Skipf("this test has no symbols: %v", err)
 	}
-	var code []byte
-	var size uint64
-	for _, s := range symbols {
-		if s.Name == function || strings.HasSuffix(s.Name, "bpfman-ns.offsetOf") && code == nil {
-			text := f.Section(".text")
-			code, size = make([]byte, 16), s.Size
-			if _, err := text.ReadAt(code, int64(s.Value-text.Addr)); err != nil {
-				t.Fatal(err)
-			}
-			at, err := offsetOf(file, s.Name, 0)
-			got := make([]byte, 16)
-			if err == nil {
-				_, err = file.ReadAt(got, int64(at))
-			}
-			if err != nil || !bytes.Equal(got, code) {
-				t.Errorf("%s: %x at %#x, %v, want %x", s.Name, got, at, err, code)
-			}
-			if inside, err := offsetOf(file, s.Name, 4); err != nil || inside != at+4 {
-				t.Errorf("%#x, %v, want %#x", inside, err, at+4)
-			}
-			if _, err := offsetOf(file, s.Name, size); err == nil {
-				t.Error("an offset behind the function is accepted")
-			}
-		}
-	}
-	if code == nil {
+	i := slices.IndexFunc(symbols, func(s elf.Symbol) bool { return strings.HasSuffix(s.Name, "bpfman-ns.offsetOf") })
+	if i < 0 {
 		t.Fatal("this test's own functions aren't among its symbols")
 	}
-	for content, want := range map[string]string{"": "parse ELF file", "\x7fELF": "parse ELF file", "app": "parse ELF file"} {
-		if _, err := offsetOf(strings.NewReader(content), "f", 0); err == nil || !strings.Contains(err.Error(), want) {
+	function, text := symbols[i], f.Section(".text")
+	want, got := make([]byte, 16), make([]byte, 16)
+	if _, err := text.ReadAt(want, int64(function.Value-text.Addr)); err != nil {
+		t.Fatal(err)
+	}
+	at, err := offsetOf(file, function.Name, 0)
+	if err == nil {
+		_, err = file.ReadAt(got, int64(at))
+	}
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%x at %#x, %v, want %x", got, at, err, want)
+	}
+	if inside, err := offsetOf(file, function.Name, 4); err != nil || inside != at+4 {
+		t.Errorf("%#x, %v, want %#x", inside, err, at+4)
+	}
+	if _, err := offsetOf(file, function.Name, function.Size); err == nil {
+		t.Error("an offset behind the function is accepted")
+	}
+	for _, content := range []string{"", "\x7fELF", "app"} {
+		if _, err := offsetOf(strings.NewReader(content), "f", 0); err == nil || !strings.Contains(err.Error(), "parse ELF file") {
 			t.Errorf("%q: %v", content, err)
 		}
 	}

@@ -193,20 +193,23 @@ func TestFind(t *testing.T) {
 				ours(5, "pass", &flows, "tcx/ingress eth0 1 acme/web", "tcx/ingress eth0 1 acme/db", "tcx/egress eth0 2 acme/web"),
 				ours(6, "count", &app, "tcx/ingress eth0 2 acme/web", "tcx/ingress eth0 2 acme/db", "tcx/egress eth0 1 acme/web", "tcx/ingress eth1 1"),
 				ours(7, "other", &other, "tcx/ingress eth0 3 acme/web"),
-			}, nil,
+			},
+			nil,
 			[]string{"NamespacedEarlierInChain 5 BpfApplication app: program pass (5) of TcxNsProgram acme/flows runs before BpfApplication app at tcx/ingress of interface eth0 in pod acme/db, and can end the chain"},
 		},
 		"TCX of a namespace before TC of ours": {
 			[]v1alpha1.BpfNodeProgram{
 				ours(4, "tc_dispatcher", nil, "tc/ingress eth0 1 acme/web"), ours(5, "pass", &flows, "tcx/ingress eth0 1 acme/web"), ours(6, "count", &app, "freplace 4 1"),
-			}, nil,
+			},
+			nil,
 			[]string{"NamespacedEarlierInChain 5 BpfApplication app: program pass (5) of TcxNsProgram acme/flows runs before BpfApplication app at tc/ingress of interface eth0 in pod acme/web, and can end the chain"},
 		},
 		"in a dispatcher before ours": {
 			[]v1alpha1.BpfNodeProgram{
 				ours(4, "xdp_dispatcher", nil, "xdp eth0 0 acme/web"), ours(5, "count", &drop, "freplace 4 2"), ours(6, "pass", &other, "freplace 4 1"),
 				ours(7, "late", &flows, "freplace 4 3"), ours(8, "elsewhere", &other, "freplace 9 1"),
-			}, nil,
+			},
+			nil,
 			[]string{"NamespacedEarlierInChain 6 XdpProgram drop: program pass (6) of XdpNsProgram acme/other runs before XdpProgram drop at xdp of interface eth0 in pod acme/web, and can end the chain"},
 		},
 		"a full dispatcher with programs of a namespace": {
