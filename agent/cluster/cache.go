@@ -192,7 +192,7 @@ func trimPod(o any) (any, error) {
 	if p, ok := o.(*corev1.Pod); ok {
 		p.ManagedFields, p.OwnerReferences = nil, nil
 		maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return key != corev1.MirrorPodAnnotationKey })
-		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, HostPID: p.Spec.HostPID}
+		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName}
 		p.Status = corev1.PodStatus{
 			Phase:                      p.Status.Phase,
 			InitContainerStatuses:      p.Status.InitContainerStatuses,

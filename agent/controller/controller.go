@@ -52,7 +52,7 @@ type Options struct {
 	Bpffs string
 	// Interfaces returns the host's network interfaces.
 	Interfaces func() (map[string]program.Interface, error)
-	// Containers returns the running containers of pods on this node.
+	// Containers returns the containers on this node, whose pods the API server has.
 	Containers func(context.Context, []corev1.Pod) ([]program.Container, error)
 	// PodInterfaces sets the interfaces of each of these containers: those in its pod's
 	// network namespace.
@@ -65,6 +65,8 @@ type Options struct {
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
 	// "*" for all.
 	UprobeNamespaces []string
+	// Reserved are the priorities that are reserved for cluster-scoped programs.
+	Reserved program.Reserved
 	// Changes confirms or undoes changes of network programs. New sets its functions. Nil confirms nothing.
 	Changes *confirm.Changes
 	// Metrics counts repairs. It can be nil.
@@ -102,7 +104,10 @@ func New(o Options) *Controller {
 	c.reconciler = &reconciler{
 		queue:       queue,
 		assignments: assignments{o.Cluster, o.NodeName, reports, o.Changes},
-		planner:     planner{o.Cluster, reports, o.NodeName, o.UprobeNamespaces, o.Interfaces, o.Containers, o.PodInterfaces},
+		planner: planner{
+			cluster: o.Cluster, reports: reports, nodeName: o.NodeName, uprobeNamespaces: o.UprobeNamespaces, reserved: o.Reserved,
+			interfaces: o.Interfaces, containers: o.Containers, podInterfaces: o.PodInterfaces,
+		},
 		policies: &gate.Policies{
 			Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, Read: queue.Add, RequireSignature: o.RequirePolicy,
 		},

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,9 +25,13 @@ type planner struct {
 	reports          *record.Reports
 	nodeName         string
 	uprobeNamespaces []string
+	reserved         program.Reserved
 	interfaces       func() (map[string]program.Interface, error)
 	containers       func(context.Context, []corev1.Pod) ([]program.Container, error)
 	podInterfaces    func([]program.Container)
+
+	// deleted means that containers run whose pods the API server doesn't have. There are no events about them.
+	deleted atomic.Bool
 }
 
 // errOffline is the reason why a rollback leaves links in containers and pods to the next pass: the container runtime could
@@ -34,7 +40,7 @@ var errOffline = errors.New("containers are unknown during a rollback")
 
 // plan collects the facts that the owner's plan depends on, and makes the plan.
 func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan.Plan, error) {
-	facts := program.Node{Name: p.nodeName, UprobeNamespaces: p.uprobeNamespaces}
+	facts := program.Node{Name: p.nodeName, UprobeNamespaces: p.uprobeNamespaces, Reserved: p.reserved}
 	needs := owner.Needs()
 	if needs.Interfaces {
 		node, err := p.cluster.OwnNode()
@@ -55,11 +61,17 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 		facts.ContainersErr = errOffline
 	case needs.Containers:
 		p.cluster.Kinds.Open(cluster.PodKind)
-		pods, err := p.cluster.Pods(owner.Namespace)
+		pods, err := p.cluster.Pods("") // all of the node, to recognize containers without a pod
 		if err != nil {
 			return plan.Plan{}, fmt.Errorf("list pods: %w", err)
 		}
 		facts.Containers, facts.ContainersErr = p.containers(ctx, pods)
+		if facts.ContainersErr == nil {
+			p.deleted.Store(slices.ContainsFunc(facts.Containers, func(c program.Container) bool { return c.Deleted }))
+		}
+		facts.Containers = slices.DeleteFunc(facts.Containers, func(c program.Container) bool {
+			return owner.Namespace != "" && c.Namespace != owner.Namespace
+		})
 	}
 	if needs.PodInterfaces && !c.offline {
 		p.podInterfaces(facts.Containers)

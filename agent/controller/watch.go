@@ -172,14 +172,16 @@ func running(pod *corev1.Pod) []string {
 
 // podInterfaces is the interval of checks of the interfaces in pods, for owners that
 // discover them. Netlink messages about other network namespaces require CAP_NET_BROADCAST,
-// which the agent doesn't have.
+// which the agent doesn't have. It is also the interval of checks whether the containers of
+// deleted pods have ended.
 const podInterfaces = 10 * time.Second
 
 // lookIntoPods enqueues the owners that discover interfaces in pods periodically, until ctx
 // ends.
 func (c *Controller) lookIntoPods(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		c.enqueue(ctx, func(n program.Needs) bool { return n.PodInterfaces })
+		deleted := c.reconciler.planner.deleted.Load()
+		c.enqueue(ctx, func(n program.Needs) bool { return n.PodInterfaces || n.Containers && deleted })
 	}, podInterfaces)
 }
 

@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
+	"maps"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,20 +21,28 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/cri"
 )
 
-// criDeadline is the deadline of one call of the container runtime.
+// criDeadline is the deadline of one list of containers, with the requests that follow from it.
 const criDeadline = 10 * time.Second
 
 // Runtime lists the containers of the node's container runtime, with CRI.
 type Runtime struct {
-	// Run is the path of the host's /run, or of the part of it that [ShareRuntime]
+	// run is the path of the host's /run, or of the part of it that [ShareRuntime]
 	// mounts.
-	Run string
+	run string
 
-	mu     sync.Mutex
+	// lane has room for one caller. It guards the other fields.
+	lane   chan struct{}
 	socket string
 	conn   *grpc.ClientConn
 	client runtimeapi.RuntimeServiceClient
-	known  map[string]details // by container ID; they don't change
+	known  known
+}
+
+// known contains what the runtime has reported about containers and sandboxes, by their IDs. It doesn't
+// change while they exist.
+type known struct {
+	containers map[string]details
+	sandboxes  map[string]modes
 }
 
 // details contains the fields that CRI only has in a runtime-specific format.
@@ -43,94 +51,95 @@ type details struct {
 	netns string // of the pod, as a path of the host; "" for the host's
 }
 
-// Containers lists the containers of the pods. It includes containers that have
-// ended, while the pod's sandbox exists, because the sandbox has the pod's
-// network.
+// modes contains which namespaces of the node a sandbox uses. They come from the runtime: a pod that a
+// user created may not be the one that the sandbox was created for.
+type modes struct{ hostNetwork, hostPID bool }
+
+// NewRuntime returns a Runtime that finds the runtime's socket below run.
+func NewRuntime(run string) *Runtime {
+	return &Runtime{run: run, lane: make(chan struct{}, 1), known: known{map[string]details{}, map[string]modes{}}}
+}
+
+// Containers lists the containers of the node. Pods contains the pods that the API server has for it. The
+// result includes containers that have ended, while the pod's sandbox exists, because the sandbox has the
+// pod's network. It also includes those of pods that the API server doesn't have, or regards as ended,
+// if one of their containers is running: a pod can be deleted by force while its processes run on.
+//
+// A container whose status is unknown has an Err. The next call only requests what is still unknown.
 func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.Container, error) {
-	if len(pods) == 0 {
-		return nil, nil
+	ctx, cancel := context.WithTimeout(ctx, criDeadline)
+	defer cancel()
+	select {
+	case r.lane <- struct{}{}:
+		defer func() { <-r.lane }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("list containers: the container runtime hasn't answered earlier requests: %w", ctx.Err())
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if err := r.connect(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, criDeadline)
-	defer cancel()
 	containers, sandboxes, err := r.list(ctx)
 	if err != nil {
 		r.disconnect() // another runtime may have replaced it
 		return nil, fmt.Errorf("list containers at %s: %w", r.socket, err)
 	}
-
-	living := living(pods)
-	known := map[string]details{}
+	used := inUse(containers, sandboxes, pods)
+	r.known.forget(containers, sandboxes)
 	var out []program.Container
 	for _, c := range containers {
-		of, isKnown := r.known[c.GetId()]
-		if isKnown {
-			known[c.GetId()] = of
-		}
-		labels := c.GetLabels()
-		pod, ok := living[podKey{labels[cri.PodNamespaceLabel], labels[cri.PodNameLabel], labels[cri.PodUIDLabel]}]
-		if !ok || !sandboxes[c.GetPodSandboxId()] || c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED {
+		s, ok := used[c.GetPodSandboxId()]
+		if !ok || c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED {
 			continue
 		}
-		if !isKnown {
-			if of, err = r.details(ctx, c.GetId()); status.Code(err) == codes.NotFound {
-				continue // it was removed after the list
-			} else if err != nil {
-				return nil, fmt.Errorf("get the status of container %s: %w", c.GetId(), err)
-			}
-			known[c.GetId()] = of
+		found := s.container(c)
+		if err := r.describe(ctx, &found, c.GetState()); status.Code(err) == codes.NotFound {
+			continue // it was removed after the list
+		} else if err != nil {
+			found.Err = fmt.Errorf("get the status of container %s of pod %s/%s: %w", found.Name, found.Namespace, found.Pod, err)
 		}
-		if c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
-			of.pid = 0
-		}
-		out = append(out, program.Container{
-			Namespace:   pod.Namespace,
-			Pod:         pod.Name,
-			PodUID:      string(pod.UID),
-			PodLabels:   pod.Labels,
-			HostNetwork: pod.Spec.HostNetwork,
-			HostPID:     pod.Spec.HostPID,
-			Sandbox:     c.GetPodSandboxId(),
-			NetNS:       of.netns,
-			Name:        labels[cri.ContainerNameLabel],
-			ID:          c.GetId(),
-			PID:         of.pid,
-		})
+		out = append(out, found)
 	}
-	r.known = known
 	return out, nil
 }
 
-// podKey identifies a pod as the labels of its containers do. The UID alone isn't
-// enough: users can create a pod with [corev1.MirrorPodAnnotationKey] and the UID of
-// another namespace's pod.
-type podKey struct{ namespace, name, uid string }
-
-// living returns the pods by the keys of their containers. It leaves out pods that
-// have ended, because their sandboxes are about to be removed.
-func living(pods []corev1.Pod) map[podKey]*corev1.Pod {
-	byKey := make(map[podKey]*corev1.Pod, len(pods))
-	for i := range pods {
-		pod := &pods[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue
+// describe sets the fields of a container that the lists don't have.
+func (r *Runtime) describe(ctx context.Context, c *program.Container, state runtimeapi.ContainerState) (err error) {
+	of, ok := r.known.containers[c.ID]
+	if !ok {
+		if of, err = r.details(ctx, c.ID); err != nil {
+			return err
 		}
-		uid := string(pod.UID)
-		// A static pod has a UID from the kubelet, and its mirror pod another one.
-		if static, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
-			uid = static
-		}
-		byKey[podKey{pod.Namespace, pod.Name, uid}] = pod
+		r.known.containers[c.ID] = of
 	}
-	return byKey
+	uses, ok := r.known.sandboxes[c.Sandbox]
+	if !ok {
+		if uses, err = r.modes(ctx, c.Sandbox); err != nil {
+			return err
+		}
+		r.known.sandboxes[c.Sandbox] = uses
+	}
+	c.HostNetwork, c.HostPID, c.NetNS = uses.hostNetwork, uses.hostPID, of.netns
+	if state == runtimeapi.ContainerState_CONTAINER_RUNNING {
+		c.PID = of.pid
+	}
+	return nil
+}
+
+// forget removes what isn't listed anymore.
+func (k known) forget(containers []*runtimeapi.Container, sandboxes []*runtimeapi.PodSandbox) {
+	listed := make(map[string]bool, len(containers)+len(sandboxes))
+	for _, c := range containers {
+		listed[c.GetId()] = true
+	}
+	for _, s := range sandboxes {
+		listed[s.GetId()] = true
+	}
+	maps.DeleteFunc(k.containers, func(id string, _ details) bool { return !listed[id] })
+	maps.DeleteFunc(k.sandboxes, func(id string, _ modes) bool { return !listed[id] })
 }
 
 // list lists all containers, and the sandboxes that are ready.
-func (r *Runtime) list(ctx context.Context) (containers []*runtimeapi.Container, sandboxes map[string]bool, err error) {
+func (r *Runtime) list(ctx context.Context) ([]*runtimeapi.Container, []*runtimeapi.PodSandbox, error) {
 	all, err := r.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // the caller adds context
@@ -139,21 +148,14 @@ func (r *Runtime) list(ctx context.Context) (containers []*runtimeapi.Container,
 	ready, err := r.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
 		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
 	}})
-	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // the caller adds context
-	}
-	sandboxes = make(map[string]bool, len(ready.GetItems()))
-	for _, s := range ready.GetItems() {
-		sandboxes[s.GetId()] = true
-	}
-	return all.GetContainers(), sandboxes, nil
+	return all.GetContainers(), ready.GetItems(), err
 }
 
 func (r *Runtime) connect() error {
 	if r.conn != nil {
 		return nil
 	}
-	conn, socket, err := cri.Dial(r.Run)
+	conn, socket, err := cri.Dial(r.run)
 	if err != nil {
 		return err
 	}
@@ -201,4 +203,20 @@ func (r *Runtime) details(ctx context.Context, id string) (details, error) {
 		return details{}, errors.New("the status has no process ID")
 	}
 	return of, nil
+}
+
+// modes gets which namespaces of the node a sandbox uses.
+func (r *Runtime) modes(ctx context.Context, id string) (modes, error) {
+	response, err := r.client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil {
+		return modes{}, err //nolint:wrapcheck // the caller adds context
+	}
+	options := response.GetStatus().GetLinux().GetNamespaces().GetOptions()
+	if options == nil {
+		return modes{}, errors.New("the container runtime doesn't report which namespaces the pod uses")
+	}
+	return modes{
+		hostNetwork: options.GetNetwork() == runtimeapi.NamespaceMode_NODE,
+		hostPID:     options.GetPid() == runtimeapi.NamespaceMode_NODE,
+	}, nil
 }

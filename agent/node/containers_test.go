@@ -6,7 +6,9 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -38,6 +40,25 @@ type container struct {
 	// info, if set, replaces containerd's info. err, if set, is the error of the status call.
 	info string
 	err  error
+	// namespaces are those of its sandbox, by default the pod's own. noNamespaces means that the
+	// runtime doesn't report them.
+	namespaces   namespaces
+	noNamespaces bool
+	// labels are the pod's, as the kubelet copies them to the sandbox. created is when the sandbox was created.
+	labels  map[string]string
+	created int64
+}
+
+// namespaces are those of a sandbox.
+type namespaces struct{ network, pid runtimeapi.NamespaceMode }
+
+func (c container) sandboxLabels() map[string]string {
+	labels := map[string]string{
+		"io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.name": cmp.Or(c.pod, strings.TrimPrefix(c.podUID, "uid-")),
+		"io.kubernetes.pod.uid": c.podUID,
+	}
+	maps.Copy(labels, c.labels)
+	return labels
 }
 
 // fakeRuntime is a container runtime in memory.
@@ -47,6 +68,15 @@ type fakeRuntime struct {
 	mu         sync.Mutex
 	containers []container
 	asked      []string
+	left       int // statuses until limit is called
+	limit      func()
+}
+
+// after calls limit when n more statuses of containers have been requested.
+func (r *fakeRuntime) after(n int, limit func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left, r.limit = n, limit
 }
 
 func (r *fakeRuntime) set(containers ...container) {
@@ -55,7 +85,7 @@ func (r *fakeRuntime) set(containers ...container) {
 	r.containers = containers
 }
 
-// statuses returns the containers whose status was requested since it was last called.
+// statuses returns the containers and sandboxes whose status was requested since it was last called.
 func (r *fakeRuntime) statuses() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,11 +101,9 @@ func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainers
 	for _, c := range r.containers {
 		listed := &runtimeapi.Container{
 			Id: c.id, State: runtimeapi.ContainerState_CONTAINER_RUNNING, PodSandboxId: "s-" + c.podUID,
-			Labels: map[string]string{
-				"io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.name": cmp.Or(c.pod, strings.TrimPrefix(c.podUID, "uid-")),
-				"io.kubernetes.pod.uid": c.podUID, "io.kubernetes.container.name": c.name,
-			},
+			Labels: c.sandboxLabels(),
 		}
+		listed.Labels["io.kubernetes.container.name"] = c.name
 		if c.ended {
 			listed.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		}
@@ -93,16 +121,38 @@ func (r *fakeRuntime) ListPodSandbox(_ context.Context, in *runtimeapi.ListPodSa
 	out := &runtimeapi.ListPodSandboxResponse{}
 	for _, c := range r.containers {
 		if !c.noSandbox {
-			out.Items = append(out.Items, &runtimeapi.PodSandbox{Id: "s-" + c.podUID})
+			out.Items = append(out.Items, &runtimeapi.PodSandbox{Id: "s-" + c.podUID, Labels: c.sandboxLabels(), CreatedAt: c.created})
 		}
 	}
 	return out, nil
+}
+
+func (r *fakeRuntime) PodSandboxStatus(_ context.Context, in *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, in.GetPodSandboxId())
+	for _, c := range r.containers {
+		if "s-"+c.podUID != in.GetPodSandboxId() {
+			continue
+		}
+		out := &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{}}
+		if !c.noNamespaces {
+			options := &runtimeapi.NamespaceOption{Network: c.namespaces.network, Pid: c.namespaces.pid}
+			out.Status.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: options}}
+		}
+		return out, nil
+	}
+	return nil, status.Error(codes.NotFound, "no such sandbox")
 }
 
 func (r *fakeRuntime) ContainerStatus(_ context.Context, in *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, in.GetContainerId())
+	if r.left--; r.limit != nil && r.left < 0 {
+		r.limit()
+		return nil, status.Error(codes.DeadlineExceeded, "late")
+	}
 	for _, c := range r.containers {
 		if c.id != in.GetContainerId() {
 			continue
@@ -164,9 +214,28 @@ func pod(name, uid string) corev1.Pod {
 func found(containers []program.Container) string {
 	words := make([]string, 0, len(containers))
 	for _, c := range containers {
-		words = append(words, fmt.Sprintf("%s/%s/%s:%d", c.Namespace, c.Pod, c.Name, c.PID))
+		word := fmt.Sprintf("%s/%s/%s:%d", c.Namespace, c.Pod, c.Name, c.PID)
+		if c.Deleted {
+			word += ":deleted"
+		}
+		if c.Superseded {
+			word += ":superseded"
+		}
+		if c.Err != nil {
+			word += ":unknown"
+		}
+		words = append(words, word)
 	}
 	return strings.Join(words, " ")
+}
+
+// errorsOf returns the errors of containers, one on each line.
+func errorsOf(containers []program.Container) string {
+	var errs []error
+	for _, c := range containers {
+		errs = append(errs, c.Err)
+	}
+	return fmt.Sprint(errors.Join(errs...))
 }
 
 func TestContainers(t *testing.T) {
@@ -180,9 +249,30 @@ func TestContainers(t *testing.T) {
 			containers: []container{{podUID: "uid-a", name: "app", id: "1", pid: 11}, {podUID: "uid-a", name: "side", id: "2", pid: 12}, {podUID: "uid-b", name: "app", id: "3", pid: 13}},
 			want:       "ns/a/app:11 ns/a/side:12 ns/b/app:13",
 		},
-		"other pods'": {
-			// An earlier pod with the same name, and a container that the kubelet didn't create.
-			containers: []container{{podUID: "uid-a-before", pod: "a", name: "app", id: "1", pid: 11}, {id: "2", pid: 12}},
+		"an earlier pod with the same name": {
+			containers: []container{{podUID: "uid-a-before", pod: "a", name: "app", id: "1", ended: true}},
+		},
+		"containers that the kubelet didn't create": {
+			containers: []container{{id: "2", pid: 12}},
+		},
+		// Its processes run on after the pod was deleted by force.
+		"deleted": {
+			containers: []container{
+				{podUID: "uid-gone", name: "app", id: "1", pid: 11},
+				{podUID: "uid-gone", name: "init", id: "2", ended: true},
+			},
+			want: "ns/gone/app:11:deleted ns/gone/init:0:deleted",
+		},
+		"deleted, with a new pod of its name": {
+			containers: []container{
+				{podUID: "uid-a-before", pod: "a", name: "app", id: "1", pid: 11, created: 1},
+				{podUID: "uid-a-first", pod: "a", name: "app", id: "2", pid: 12, created: 0},
+				{podUID: "uid-a", name: "app", id: "3", pid: 13, created: 2},
+			},
+			want: "ns/a/app:11:deleted:superseded ns/a/app:12:deleted:superseded ns/a/app:13",
+		},
+		"deleted, and its containers have ended": {
+			containers: []container{{podUID: "uid-gone", name: "app", id: "1", ended: true}},
 		},
 		"none": {},
 		"ended and gone since listed": {
@@ -200,19 +290,29 @@ func TestContainers(t *testing.T) {
 		"of a sandbox before": {
 			containers: []container{{podUID: "uid-a", name: "app", id: "1", ended: true, noSandbox: true}},
 		},
-		// If this container were regarded as ended, the program would be detached from a running
-		// container.
+		// If these containers were regarded as ended, programs would be detached from running containers.
 		"status fails": {
-			containers: []container{{podUID: "uid-a", name: "app", id: "1", err: status.Error(codes.Internal, "busy")}},
-			err:        "status of container 1: rpc error: code = Internal desc = busy",
+			containers: []container{
+				{podUID: "uid-a", name: "app", id: "1", err: status.Error(codes.Internal, "busy")},
+				{podUID: "uid-b", name: "app", id: "2", pid: 12},
+			},
+			want: "ns/a/app:0:unknown ns/b/app:12",
+			err:  "get the status of container app of pod ns/a: rpc error: code = Internal desc = busy",
 		},
 		"no process ID": {
 			containers: []container{{podUID: "uid-a", name: "app", id: "1", info: `{"sandboxID": "s"}`}},
-			err:        "get the status of container 1: the status has no process ID",
+			want:       "ns/a/app:0:unknown",
+			err:        "get the status of container app of pod ns/a: the status has no process ID",
 		},
 		"no details": {
 			containers: []container{{podUID: "uid-a", name: "app", id: "1", info: `none`}},
-			err:        "status of container 1: invalid character",
+			want:       "ns/a/app:0:unknown",
+			err:        "status of container app of pod ns/a: invalid character",
+		},
+		"no namespaces": {
+			containers: []container{{podUID: "uid-a", name: "app", id: "1", pid: 11, noNamespaces: true}},
+			want:       "ns/a/app:0:unknown",
+			err:        "status of container app of pod ns/a: the container runtime doesn't report which namespaces the pod uses",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,9 +320,9 @@ func TestContainers(t *testing.T) {
 			server := &fakeRuntime{}
 			server.set(c.containers...)
 			server.serve(t, run, "containerd/containerd.sock")
-			got, err := (&Runtime{Run: run}).Containers(t.Context(), pods)
-			if found(got) != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-				t.Errorf("got %q, %v, want %q, %s", found(got), err, c.want, c.err)
+			got, err := NewRuntime(run).Containers(t.Context(), pods)
+			if err != nil || found(got) != c.want || !strings.Contains(errorsOf(got), cmp.Or(c.err, "<nil>")) {
+				t.Errorf("got %q, %v, %s, want %q, %s", found(got), err, errorsOf(got), c.want, c.err)
 			}
 		})
 	}
@@ -246,30 +346,101 @@ func TestStaticPods(t *testing.T) {
 		want string
 	}{
 		{mirror("ns", "a", "5e1f"), "ns/a/app:11"},
-		{mirror("ns", "a", "before"), ""},
-		{mirror("ns", "b", "5e1f"), ""},
-		{mirror("tenant", "a", "5e1f"), ""},
+		{mirror("ns", "a", "before"), "ns/a/app:11:deleted"},
+		{mirror("ns", "b", "5e1f"), "ns/a/app:11:deleted"},
+		{mirror("tenant", "a", "5e1f"), "ns/a/app:11:deleted"},
 	} {
-		if got, err := (&Runtime{Run: run}).Containers(t.Context(), []corev1.Pod{c.pod}); err != nil || found(got) != c.want {
+		if got, err := NewRuntime(run).Containers(t.Context(), []corev1.Pod{c.pod}); err != nil || found(got) != c.want {
 			t.Errorf("%s/%s of %v: got %q, %v, want %q", c.pod.Namespace, c.pod.Name, c.pod.Annotations, found(got), err, c.want)
 		}
 	}
 }
 
-func TestContainerHasItsPodsFacts(t *testing.T) {
+// Facts about a container come from the runtime. A user can delete a pod with the host's network by force while
+// its processes run on, and create a pod with the same name, other fields, and a mirror pod's annotation
+// with the old UID.
+func TestContainerHasItsSandboxesFacts(t *testing.T) {
+	node, own := runtimeapi.NamespaceMode_NODE, runtimeapi.NamespaceMode_POD
+	for name, c := range map[string]struct {
+		is   namespaces
+		want program.Container
+	}{
+		"the node's":         {namespaces{node, node}, program.Container{HostNetwork: true, HostPID: true}},
+		"the node's network": {namespaces{node, own}, program.Container{HostNetwork: true}},
+		"the node's PIDs":    {namespaces{own, node}, program.Container{HostPID: true}},
+		"its own":            {namespaces{own, runtimeapi.NamespaceMode_CONTAINER}, program.Container{}},
+	} {
+		for says, spec := range map[string]corev1.PodSpec{"the node's": {HostNetwork: true, HostPID: true}, "its own": {}} {
+			t.Run(name+", and the pod says "+says, func(t *testing.T) {
+				run := t.TempDir()
+				server := &fakeRuntime{}
+				server.set(container{podUID: "uid-before", pod: "a", name: "app", id: "1", pid: 11, namespaces: c.is})
+				server.serve(t, run, "crio/crio.sock")
+				mirror := pod("a", "uid-a")
+				mirror.Spec, mirror.Annotations = spec, map[string]string{corev1.MirrorPodAnnotationKey: "uid-before"}
+				got, err := NewRuntime(run).Containers(t.Context(), []corev1.Pod{mirror})
+				want := c.want
+				want.Namespace, want.Pod, want.PodUID, want.PodLabels = "ns", "a", "uid-before", map[string]string{"app": "a"}
+				want.Sandbox, want.NetNS, want.Name, want.ID, want.PID = "s-uid-before", "/proc/9/ns/net", "app", "1", 11
+				if err != nil || len(got) != 1 || fmt.Sprintf("%+v", got[0]) != fmt.Sprintf("%+v", want) {
+					t.Errorf("got %+v, %v, want %+v", got, err, want)
+				}
+			})
+		}
+	}
+}
+
+// The labels of a deleted pod are those that the kubelet copied to its sandbox.
+func TestLabelsOfDeletedPods(t *testing.T) {
 	run := t.TempDir()
 	server := &fakeRuntime{}
-	server.set(container{podUID: "uid-a", name: "app", id: "1", pid: 11})
+	server.set(container{podUID: "uid-a", name: "app", id: "1", pid: 11, labels: map[string]string{"app": "before"}})
 	server.serve(t, run, "crio/crio.sock")
-	host := pod("a", "uid-a")
-	host.Spec.HostNetwork = true
-	got, err := (&Runtime{Run: run}).Containers(t.Context(), []corev1.Pod{host})
-	want := program.Container{
-		Namespace: "ns", Pod: "a", PodUID: "uid-a", PodLabels: map[string]string{"app": "a"}, HostNetwork: true,
-		Sandbox: "s-uid-a", NetNS: "/proc/9/ns/net", Name: "app", ID: "1", PID: 11,
+	r := NewRuntime(run)
+	for _, c := range []struct {
+		pods []corev1.Pod
+		want string
+	}{{[]corev1.Pod{pod("a", "uid-a")}, "a"}, {nil, "before"}} {
+		if got, err := r.Containers(t.Context(), c.pods); err != nil || len(got) != 1 || got[0].PodLabels["app"] != c.want {
+			t.Errorf("%d pods: got %+v, %v, want the label %s", len(c.pods), got, err, c.want)
+		}
 	}
-	if err != nil || len(got) != 1 || fmt.Sprintf("%+v", got[0]) != fmt.Sprintf("%+v", want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
+}
+
+// A node can have so many containers that their statuses take longer than a call may.
+func TestWhatIsUnknownIsCompletedByLaterCalls(t *testing.T) {
+	const each = 3
+	run := t.TempDir()
+	server := &fakeRuntime{}
+	var containers []container
+	var pods []corev1.Pod
+	for i := range 10 {
+		uid := fmt.Sprintf("uid-%d", i)
+		containers, pods = append(containers, container{podUID: uid, name: "app", id: uid, pid: 10 + i}), append(pods, pod(fmt.Sprint(i), uid))
+	}
+	server.set(containers...)
+	server.serve(t, run, "containerd/containerd.sock")
+	r := NewRuntime(run)
+	for call, want := range []int{7, 4, 1, 0} {
+		ctx, cancel := context.WithCancel(t.Context())
+		server.after(each, cancel)
+		got, err := r.Containers(ctx, pods)
+		unknown := strings.Count(found(got), ":unknown")
+		if err != nil || len(got) != 10 || unknown != want {
+			t.Errorf("call %d: %d unknown, want %d: %q, %v", call, unknown, want, found(got), err)
+		}
+		cancel()
+	}
+}
+
+// A call doesn't wait for an earlier one beyond its own deadline.
+func TestARuntimeThatHangs(t *testing.T) {
+	r := NewRuntime(t.TempDir())
+	r.lane <- struct{}{} // another caller's
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Containers(ctx, nil); err == nil || !strings.Contains(err.Error(), "hasn't answered earlier requests") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -280,22 +451,24 @@ func TestStatusIsAskedForOnce(t *testing.T) {
 	a, b := container{podUID: "uid-a", name: "app", id: "1", pid: 11}, container{podUID: "uid-b", name: "app", id: "2", pid: 12}
 	server.set(a, b)
 	server.serve(t, run, "containerd/containerd.sock")
-	r := &Runtime{Run: run}
+	r := NewRuntime(run)
 	ended, restarted := a, container{podUID: "uid-a", name: "app", id: "3", pid: 13}
 	ended.ended = true
+	both := []corev1.Pod{pod("a", "uid-a"), pod("b", "uid-b")}
 	for _, step := range []struct {
 		has  []container
 		pods []corev1.Pod
 		want string
 		asks string
 	}{
-		{[]container{a, b}, []corev1.Pod{pod("a", "uid-a")}, "ns/a/app:11", "1"},
-		{[]container{a, b}, []corev1.Pod{pod("b", "uid-b")}, "ns/b/app:12", "2"},
-		{[]container{a, b}, []corev1.Pod{pod("a", "uid-a"), pod("b", "uid-b")}, "ns/a/app:11 ns/b/app:12", ""},
-		{[]container{ended, b}, []corev1.Pod{pod("a", "uid-a")}, "ns/a/app:0", ""},
-		{[]container{ended, restarted, b}, []corev1.Pod{pod("a", "uid-a")}, "ns/a/app:0 ns/a/app:13", "3"},
-		{[]container{restarted, b}, []corev1.Pod{pod("a", "uid-a"), pod("b", "uid-b")}, "ns/a/app:13 ns/b/app:12", ""},
-		{nil, []corev1.Pod{pod("a", "uid-a")}, "", ""},
+		{[]container{a}, both, "ns/a/app:11", "1 s-uid-a"},
+		{[]container{a, b}, both, "ns/a/app:11 ns/b/app:12", "2 s-uid-b"},
+		{[]container{a, b}, both, "ns/a/app:11 ns/b/app:12", ""},
+		{[]container{ended, b}, both, "ns/a/app:0 ns/b/app:12", ""},
+		{[]container{ended, restarted, b}, both, "ns/a/app:0 ns/a/app:13 ns/b/app:12", "3"},
+		{[]container{restarted, b}, both, "ns/a/app:13 ns/b/app:12", ""},
+		{[]container{restarted, b}, both[:1], "ns/a/app:13 ns/b/app:12:deleted", ""},
+		{nil, both[:1], "", ""},
 	} {
 		server.set(step.has...)
 		got, err := r.Containers(t.Context(), step.pods)
@@ -303,22 +476,27 @@ func TestStatusIsAskedForOnce(t *testing.T) {
 			t.Errorf("got %q, %v, asked %q, want %q, asked %q", found(got), err, asks, step.want, step.asks)
 		}
 	}
-	if len(r.known) != 0 {
+	if len(r.known.containers)+len(r.known.sandboxes) != 0 {
 		t.Errorf("remembers %v of what is gone", r.known)
 	}
 }
 
-// A pod that has ended has no containers, even if its sandbox still exists.
+// A pod that has ended has no containers, even if its sandbox still exists, unless one is running.
 func TestPodsThatHaveEnded(t *testing.T) {
-	run := t.TempDir()
-	server := &fakeRuntime{}
-	server.set(container{podUID: "uid-a", name: "app", id: "1", ended: true})
-	server.serve(t, run, "containerd/containerd.sock")
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
-		p := pod("a", "uid-a")
-		p.Status.Phase = phase
-		if got, err := (&Runtime{Run: run}).Containers(t.Context(), []corev1.Pod{p}); err != nil || len(got) != 0 {
-			t.Errorf("%s: %q, %v", phase, found(got), err)
+		for _, c := range []struct {
+			ended bool
+			want  string
+		}{{true, ""}, {false, "ns/a/app:11"}} {
+			run := t.TempDir()
+			server := &fakeRuntime{}
+			server.set(container{podUID: "uid-a", name: "app", id: "1", pid: 11, ended: c.ended})
+			server.serve(t, run, "containerd/containerd.sock")
+			p := pod("a", "uid-a")
+			p.Status.Phase = phase
+			if got, err := NewRuntime(run).Containers(t.Context(), []corev1.Pod{p}); err != nil || found(got) != c.want {
+				t.Errorf("%s, ended %t: %q, %v, want %q", phase, c.ended, found(got), err, c.want)
+			}
 		}
 	}
 }
@@ -326,10 +504,7 @@ func TestPodsThatHaveEnded(t *testing.T) {
 func TestRuntimeGoesAndReturns(t *testing.T) {
 	run := t.TempDir()
 	pods := []corev1.Pod{pod("a", "uid-a")}
-	r := &Runtime{Run: run}
-	if got, err := r.Containers(t.Context(), nil); len(got) != 0 || err != nil {
-		t.Errorf("no pods: %v, %v", got, err)
-	}
+	r := NewRuntime(run)
 	if _, err := r.Containers(t.Context(), pods); err == nil || !strings.Contains(err.Error(), "no container runtime listens below "+run) {
 		t.Errorf("no runtime: %v", err)
 	}

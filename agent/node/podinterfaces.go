@@ -40,12 +40,12 @@ func NewPodInterfaces(proc string) *PodInterfaces {
 }
 
 // Set sets the interfaces of each container with a pod's network namespace. If
-// no process of a pod was found so far, its interfaces are unknown, without an
-// error. They are set once there is one.
+// no process of a pod was found so far, as after a restart of the agent while all
+// containers of a pod on CRI-O wait to be restarted, the error is [program.ErrUnseen].
 func (p *PodInterfaces) Set(containers []program.Container) {
 	read, errs := map[string]bool{}, map[string]error{}
 	for _, c := range containers {
-		if c.HostNetwork || read[c.Sandbox] {
+		if c.HostNetwork || c.Err != nil || read[c.Sandbox] {
 			continue
 		}
 		names, err := p.read(c)
@@ -54,6 +54,8 @@ func (p *PodInterfaces) Set(containers []program.Container) {
 			p.known.Add(c.Sandbox, names)
 		} else if !errors.Is(err, errNoProcess) {
 			errs[c.Sandbox] = err
+		} else if errs[c.Sandbox] == nil {
+			errs[c.Sandbox] = program.ErrUnseen
 		}
 	}
 	for i := range containers {

@@ -116,10 +116,14 @@ func (l Load) Users(function string) []Program {
 type Program struct {
 	program.Member
 	Points []program.AttachPoint
-	// Problem is the reason why some attach points are unknown.
+	// Problem is the reason why some attach points are unknown. Unseen means that some are unknown
+	// without a failure (program.ErrUnseen).
 	Problem error
+	Unseen  bool
 	// Idle is the type of the program's condition if there is nothing to attach to.
 	Idle v1alpha1.BpfProgramConditionType
+	// Notes are what users should know although the program works.
+	Notes []string
 	// Policies contains the verdicts of policies on attach points.
 	Policies []v1alpha1.BpfProgramPolicy
 }
@@ -130,7 +134,7 @@ func (p Program) Function() string { return p.LoadInfo().GetName() }
 // complete reports whether all of the program's attach points are known.
 func (p Program) complete() bool {
 	excess := (*program.ExcessError)(nil)
-	return p.Problem == nil || errors.As(p.Problem, &excess)
+	return !p.Unseen && (p.Problem == nil || errors.As(p.Problem, &excess))
 }
 
 // Wants reports whether one of the program's attach points requires this link.
@@ -180,8 +184,10 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 		}
 		points, problem := member.AttachPoints(node)
 		load := p.loadFor(member.LoadInfo(), mapOwner)
-		wanted := Program{Member: member, Points: points, Problem: problem}
-		if len(points) == 0 {
+		wanted := Program{Member: member, Points: points, Problem: problem, Notes: program.Notes(member.Spec, node)}
+		if wanted.Unseen = errors.Is(problem, program.ErrUnseen); wanted.Unseen {
+			wanted.Problem = nil
+		} else if len(points) == 0 {
 			wanted.Idle = program.Idle(member.Spec, node)
 		}
 		load.Programs = append(load.Programs, wanted)

@@ -19,6 +19,7 @@ type onNetwork struct {
 	function
 	interfaces v1alpha1.InterfaceSelector
 	containers *containerSelector
+	priority   int32
 }
 
 // Needs returns which state of the node the attach points depend on. The host's
@@ -88,27 +89,38 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 		return selected.bounded(selected.onHost(n, what, info), nil)
 	}
 	containers, err := o.containers.onePerNetwork(n)
-	if err != nil {
-		return nil, err
-	}
+	untold := []error{err}
+	unseen := false
 	var points []AttachPoint
-	var untold []error
 	for _, c := range containers {
 		switch {
 		case c.HostNetwork && o.containers.tenant:
-			refused := newAttachPoint("interfaces in pod "+c.Namespace+"/"+c.Pod, nil, "")
+			refused := newAttachPoint("interfaces in pod "+c.pod(), nil, "")
 			refused.Lack = errors.New("the pod uses the network of the node (hostNetwork), where namespaced programs aren't attached")
 			points = append(points, refused)
 		case c.HostNetwork:
 			points = append(points, selected.onHost(n, what, info)...)
 		default:
 			points = append(points, selected.inPod(c, what, info)...)
-			if selected.discovered != nil && c.InterfacesErr != nil {
+			if selected.discovered == nil {
+				continue
+			}
+			if errors.Is(c.InterfacesErr, ErrUnseen) {
+				unseen = true
+			} else {
 				untold = append(untold, c.InterfacesErr)
 			}
 		}
 	}
-	return selected.bounded(points, errors.Join(untold...))
+	if refusal := o.refusal(n); refusal != nil {
+		for i := range points {
+			points[i].Lack, points[i].Withdrawn = refusal, true
+		}
+	}
+	if err = errors.Join(untold...); err == nil && unseen {
+		err = ErrUnseen
+	}
+	return selected.bounded(points, err)
 }
 
 // onHost returns the attach points on the host's interfaces.
@@ -144,7 +156,7 @@ func (s selection) inPod(c Container, what string, info func(iface string, netns
 	for _, name := range names {
 		// The digest doesn't include the path, because the network namespace doesn't
 		// change during the sandbox's life.
-		point := newAttachPoint(name+what+" in pod "+c.Namespace+"/"+c.Pod, info(name, nil), c.Sandbox)
+		point := newAttachPoint(name+what+" in pod "+c.pod(), info(name, nil), c.Sandbox)
 		point.Info = info(name, &netns)
 		if c.NetNS == "" {
 			point.Lack = &AbsentError{"the container runtime doesn't report the pod's network namespace"}

@@ -4,6 +4,7 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -31,6 +32,7 @@ type Node struct {
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
 	// "*" for all.
 	UprobeNamespaces []string
+	Reserved         Reserved
 }
 
 // allowsUprobes reports whether namespaced uprobes of a namespace can be attached.
@@ -44,24 +46,35 @@ type Interface struct {
 	Addresses []netip.Addr
 }
 
-// Container is a container that is running, or has run, in its pod's current sandbox.
+// Container is a container that is running, or has run, in its pod's current sandbox. All fields except
+// PodLabels come from the container runtime.
 type Container struct {
-	Namespace   string // of the pod
-	Pod         string
-	PodUID      string
-	PodLabels   map[string]string
-	HostNetwork bool
-	HostPID     bool
-	Sandbox     string // its ID: another sandbox has another network
-	NetNS       string // the path of the sandbox's network namespace on the host
-	Name        string
-	ID          string
-	PID         int // in the host's PID namespace; 0 if it has ended
+	Namespace string // of the pod
+	Pod       string
+	PodUID    string
+	PodLabels map[string]string
+	// Deleted means that the API server doesn't have the pod, although it runs. Superseded means that
+	// a newer pod has its name.
+	Deleted, Superseded bool
+	HostNetwork         bool
+	HostPID             bool
+	Sandbox             string // its ID: another sandbox has another network
+	NetNS               string // the path of the sandbox's network namespace on the host
+	Name                string
+	ID                  string
+	PID                 int // in the host's PID namespace; 0 if it has ended
+	// Err is the reason why HostNetwork, HostPID, NetNS, and PID are unknown.
+	Err error
 	// Interfaces contains the interfaces in the pod's network namespace, if the owner needs
-	// them. InterfacesErr is the reason why they are unknown.
+	// them. InterfacesErr is the reason why they are unknown: ErrUnseen while the pod has no
+	// process.
 	Interfaces    []string
 	InterfacesErr error
 }
+
+// ErrUnseen means that the interfaces of a pod without a process are unknown. This isn't a failure: the
+// pod's links stay, and its interfaces are attached to when it has a process.
+var ErrUnseen = errors.New("no process of the pod is running")
 
 // containerSelector is the API's selector, for cluster-scoped and namespaced programs.
 type containerSelector struct {
@@ -71,6 +84,8 @@ type containerSelector struct {
 	tenant bool
 }
 
+// match returns the selected containers. An error means that others may be selected, too. Pods that the
+// API server doesn't have are selected for cluster-scoped programs only.
 func (s *containerSelector) match(n Node) ([]Container, error) {
 	if n.ContainersErr != nil {
 		return nil, &AbsentError{n.ContainersErr.Error()}
@@ -80,18 +95,34 @@ func (s *containerSelector) match(n Node) ([]Container, error) {
 		return nil, fmt.Errorf("pod selector: %w", err)
 	}
 	var out []Container
+	var unknown []error
 	for _, c := range n.Containers {
-		if s.Namespace != "" && s.Namespace != c.Namespace {
+		if s.Namespace != "" && s.Namespace != c.Namespace || s.tenant && c.Deleted {
 			continue
 		}
 		if names := s.ContainerNames; names != nil && len(*names) > 0 && !slices.Contains(*names, c.Name) {
 			continue
 		}
-		if selector.Matches(labels.Set(c.PodLabels)) {
+		switch {
+		case !selector.Matches(labels.Set(c.PodLabels)):
+		case c.Err != nil:
+			unknown = append(unknown, c.Err)
+		default:
 			out = append(out, c)
 		}
 	}
-	return out, nil
+	return out, firstOf(unknown)
+}
+
+// firstOf returns an error about containers whose state is unknown, or nil.
+func firstOf(unknown []error) error {
+	switch len(unknown) {
+	case 0:
+		return nil
+	case 1:
+		return &AbsentError{unknown[0].Error()}
+	}
+	return &AbsentError{fmt.Sprintf("%s; and %d more containers", unknown[0], len(unknown)-1)}
 }
 
 // running returns the selected containers that are running.
@@ -105,9 +136,6 @@ func (s *containerSelector) running(n Node) ([]Container, error) {
 // restart. Pods with the host's network share one.
 func (s *containerSelector) onePerNetwork(n Node) ([]Container, error) {
 	matching, err := s.match(n)
-	if err != nil {
-		return nil, err
-	}
 	slices.SortFunc(matching, func(a, b Container) int {
 		return strings.Compare(a.path(), b.path())
 	})
@@ -123,10 +151,18 @@ func (s *containerSelector) onePerNetwork(n Node) ([]Container, error) {
 			out = append(out, c)
 		}
 	}
-	return out, nil
+	return out, err
 }
 
-func (c Container) path() string { return c.Namespace + "/" + c.Pod + "/" + c.Name }
+// pod returns the pod's name for users. It is unique on the node.
+func (c Container) pod() string {
+	if c.Superseded {
+		return c.Namespace + "/" + c.Pod + " (UID " + c.PodUID + ")"
+	}
+	return c.Namespace + "/" + c.Pod
+}
+
+func (c Container) path() string { return c.pod() + "/" + c.Name }
 
 // netns returns the path of the pod's network namespace in the daemon's file system, in
 // which the DaemonSet mounts the host's /proc at /host/proc. The path refers to the

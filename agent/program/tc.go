@@ -13,7 +13,6 @@ import (
 // by priority.
 type tc struct {
 	onNetwork
-	priority  int32
 	direction string
 	proceedOn []int32
 }
@@ -26,8 +25,8 @@ var tcActions = map[v1alpha1.TcProceedOnValue]int32{
 
 func tcOf(i *v1alpha1.TcProgramInfo, namespaced bool) Spec {
 	return tc{
-		onNetwork{functionOf(gobpfman.BpfmanProgramType_TC, i.BpfProgramCommon), i.InterfaceSelector, containersOf(i.Containers, namespaced)},
-		i.Priority, i.Direction, numbers(tcActions, i.ProceedOn),
+		onNetwork{functionOf(gobpfman.BpfmanProgramType_TC, i.BpfProgramCommon), i.InterfaceSelector, containersOf(i.Containers, namespaced), i.Priority},
+		i.Direction, numbers(tcActions, i.ProceedOn),
 	}
 }
 

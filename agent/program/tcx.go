@@ -12,14 +12,13 @@ import (
 // direction (Linux 6.6 and later), ordered by priority.
 type tcx struct {
 	onNetwork
-	priority  int32
 	direction string
 }
 
 func tcxOf(i *v1alpha1.TcxProgramInfo, namespaced bool) Spec {
 	return tcx{
-		onNetwork{functionOf(gobpfman.BpfmanProgramType_TCX, i.BpfProgramCommon), i.InterfaceSelector, containersOf(i.Containers, namespaced)},
-		i.Priority, i.Direction,
+		onNetwork{functionOf(gobpfman.BpfmanProgramType_TCX, i.BpfProgramCommon), i.InterfaceSelector, containersOf(i.Containers, namespaced), i.Priority},
+		i.Direction,
 	}
 }
 

@@ -62,9 +62,6 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 	}
 
 	containers, err := u.containers.running(n)
-	if err != nil {
-		return nil, err
-	}
 	var points []AttachPoint
 	for _, c := range containers {
 		pid := int32(c.PID) //nolint:gosec // PIDs are smaller than 2^22
@@ -73,7 +70,7 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 		point.Withdrawn = point.Lack != nil
 		points = append(points, point)
 	}
-	return points, nil
+	return points, err
 }
 
 // refusal returns why the uprobe can't be attached in a container, or nil. The kernel puts a

@@ -13,7 +13,6 @@ import (
 // priority.
 type xdp struct {
 	onNetwork
-	priority  int32
 	proceedOn []int32
 }
 
@@ -24,8 +23,8 @@ var xdpActions = map[v1alpha1.XdpProceedOnValue]int32{
 
 func xdpOf(i *v1alpha1.XdpProgramInfo, namespaced bool) Spec {
 	return xdp{
-		onNetwork{functionOf(gobpfman.BpfmanProgramType_XDP, i.BpfProgramCommon), i.InterfaceSelector, containersOf(i.Containers, namespaced)},
-		i.Priority, numbers(xdpActions, i.ProceedOn),
+		onNetwork{functionOf(gobpfman.BpfmanProgramType_XDP, i.BpfProgramCommon), i.InterfaceSelector, containersOf(i.Containers, namespaced), i.Priority},
+		numbers(xdpActions, i.ProceedOn),
 	}
 }
 

@@ -355,7 +355,7 @@ func loadedConditions(owner program.Owner, wanted plan.Program, failed []error, 
 		return v1alpha1.Stalled.Conditions(v1alpha1.BpfProgCondPolicyViolated.Condition(said))
 	}
 	loaded := v1alpha1.BpfProgCondLoaded.Condition()
-	messages := append([]string{loaded.Message}, owner.Choices(wanted.Member)...)
+	messages := slices.Concat([]string{loaded.Message}, owner.Choices(wanted.Member), wanted.Notes)
 	if wanted.Idle != "" {
 		loaded = wanted.Idle.Condition()
 		messages = []string{loaded.Message}

@@ -209,6 +209,11 @@ func TestConditions(t *testing.T) {
 			Outcome{},
 			"Loaded/bpfmanLoaded: Successfully loaded bpfProgram; bytecode has both an image and a path: the image is used\nAttached a/x",
 		},
+		"a note": {
+			points, noted(want, "it runs first"), loaded(want, 2),
+			Outcome{},
+			"Loaded/bpfmanLoaded: Successfully loaded bpfProgram; it runs first\nAttached a/x\nAttached b/y",
+		},
 		"no container": {
 			uprobe(t), plan.Want(uprobe(t), program.Node{}, nil), loaded(plan.Want(uprobe(t), program.Node{}, nil), 0),
 			Outcome{},
@@ -488,4 +493,15 @@ func TestUpstreamFault27OwnerReferencesBlockNoDeletion(t *testing.T) {
 			t.Errorf("%s: %+v", kind.Name, references)
 		}
 	}
+}
+
+// noted returns a plan whose programs have a note.
+func noted(p plan.Plan, note string) plan.Plan {
+	load := p.Loads[0]
+	load.Programs = slices.Clone(load.Programs)
+	for i := range load.Programs {
+		load.Programs[i].Notes = []string{note}
+	}
+	p.Loads = []plan.Load{load}
+	return p
 }

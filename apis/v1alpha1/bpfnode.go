@@ -406,6 +406,9 @@ const (
 	// BpfNodeEarlierInChain reports programs that aren't bpfman's which run before
 	// those of bpfman in a TCX chain, and whose verdict may end it.
 	BpfNodeEarlierInChain = "EarlierInChain"
+	// BpfNodeNamespacedEarlier reports namespaced programs that run before
+	// cluster-scoped ones at the same hook, and whose verdict may end the chain.
+	BpfNodeNamespacedEarlier = "NamespacedEarlierInChain"
 	// BpfNodeEventNearLimit reports tracepoints and kernel functions that have
 	// nearly as many programs as the kernel runs there.
 	BpfNodeEventNearLimit = "EventNearLimit"

@@ -19,6 +19,7 @@ import (
 // sources are the files with the messages that objects show, and what surrounds these messages there.
 var sources = []struct{ files, around string }{
 	{"agent/bytecode/*.go", "image r.example.com/x:v1: %s"},
+	{"agent/cmd/bpfman-ns/*.go", "attach to eth0 ingress: Unable to attach uprobe in container with pid 7: %s"},
 	{"agent/confirm/*.go", "%s"},
 	{"agent/controller/*.go", "%s"},
 	{"agent/daemon/*.go", "load x from image r.example.com/x:v1: %s"},
@@ -74,7 +75,7 @@ var partial = slices.Concat(
 	},
 	// Beginnings before a cause.
 	[]string{
-		"%s: %s; the daemon reports: %s", "list all programs", "interfaces in pod %s/%s", "list what refers to %s", "policies can't be evaluated: %s",
+		"%s: %s; the daemon reports: %s", "%s; and %d more containers", "list all programs", "interfaces in pod %s", "list what refers to %s", "policies can't be evaluated: %s",
 		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
 		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "load from image %s: %s", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
 	},
@@ -104,6 +105,7 @@ var partial = slices.Concat(
 	[]string{
 		"images are being read, or a change isn't confirmed", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
 		"generation %d is rolled back", "a change is rolled back", "wait for a rollback: %w",
+		"no process of the pod is running",
 		"read the boot ID: %w", "read the record of a change: %w", "remove a damaged record: %w", "remove the record of %s: %w",
 		"write a section header: %w", "write the ELF header: %w", "it is in section %s, and bpfman has no kind for programs of type %s",
 		"%s has no list of objects", "a list has an item of %T",

@@ -54,6 +54,9 @@ const (
 func HealthOf(status *v1alpha1.BpfNodeStatus) Health {
 	var h Health
 	for _, c := range status.Conflicts {
+		if c.Type == v1alpha1.BpfNodeNamespacedEarlier {
+			continue // a tenant can cause it, and must not halt a rollout
+		}
 		if c.Owner != nil && c.Since != nil && len(h.Conflicts) < maxConflicts {
 			h.Conflicts = append(h.Conflicts, Conflict{*c.Owner, *c.Since, shorten.Middle(c.Message, maxConflictMessage)})
 		}

@@ -195,6 +195,11 @@ func TestHealth(t *testing.T) {
 	if text := HealthOf(&v1alpha1.BpfNodeStatus{}).String(); text != "" {
 		t.Errorf("nothing is %q", text)
 	}
+	// The owner of a namespace causes it, and must not halt the rollout of a cluster-scoped object.
+	tenants := v1alpha1.BpfNodeConflict{Type: v1alpha1.BpfNodeNamespacedEarlier, Owner: &owner, Since: &at, Message: "m"}
+	if h := HealthOf(&v1alpha1.BpfNodeStatus{Conflicts: []v1alpha1.BpfNodeConflict{tenants}}); len(h.Conflicts) > 0 {
+		t.Errorf("%+v", h)
+	}
 }
 
 func FuzzParseHealth(f *testing.F) {

@@ -33,6 +33,8 @@ const (
 	KeyBytecodeStoreSize = "bpfman.bytecode.store.size"
 	KeyConfirmTimeout    = "bpfman.agent.confirm.timeout"
 	KeyUprobeNamespaces  = "bpfman.uprobe.namespaces"
+	KeyPriorityReserved  = "bpfman.priority.reserved"
+	KeyPriorityEnforced  = "bpfman.priority.enforced"
 	KeyAgentImage        = "bpfman.agent.image"
 	KeyAgentLogLevel     = "bpfman.agent.log.level"
 	KeyAgentHealthAddr   = "bpfman.agent.healthprobe.addr"
@@ -122,6 +124,10 @@ type AgentConfig struct {
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, separated by commas, or
 	// "*" for all.
 	UprobeNamespaces string
+	// ReservedPriorities is the number of priorities, from 0, that are reserved for cluster-scoped programs.
+	ReservedPriorities int
+	// EnforcePriorities detaches namespaced programs that have one of them.
+	EnforcePriorities bool
 }
 
 // CSIConfig configures the CSI plugin's container, and its registration with the kubelet.
@@ -183,6 +189,14 @@ var settings = []setting{
 	{key: KeyBytecodeStoreSize, fallback: "256Mi", set: func(c *Config, v string) (err error) { c.Agent.StoreSize, err = parseStoreSize(v); return err }},
 	{key: KeyConfirmTimeout, fallback: "30s", set: func(c *Config, v string) error { c.Agent.ConfirmTimeout = v; return checkTimeout(v) }},
 	{key: KeyUprobeNamespaces, set: func(c *Config, v string) (err error) { c.Agent.UprobeNamespaces, err = parseNamespaces(v); return err }},
+	{key: KeyPriorityReserved, fallback: "100", set: func(c *Config, v string) (err error) {
+		c.Agent.ReservedPriorities, err = parsePriorities(v)
+		return err
+	}},
+	{key: KeyPriorityEnforced, fallback: "false", set: func(c *Config, v string) error {
+		c.Agent.EnforcePriorities = v == "true"
+		return checkOneOf(v, "true", "false")
+	}},
 	{key: KeyCSIImage, required: true, unless: KeyCSIEnabled, set: func(c *Config, v string) error { c.CSI.Image = v; return checkImage(v) }},
 	{key: KeyCSILogLevel, fallback: "info", set: func(c *Config, v string) error { c.CSI.LogLevel = v; return checkLogLevel(v) }},
 	{key: KeyCSIRegistrarImage, fallback: "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", set: func(c *Config, v string) error { c.CSI.RegistrarImage = v; return checkImage(v) }},
@@ -328,6 +342,15 @@ func checkTimeout(v string) error {
 		return fmt.Errorf("%q must be 0, or from 10s to 1h", v)
 	}
 	return nil
+}
+
+// parsePriorities leaves at least one of the priorities from 0 to 1000 to namespaced programs.
+func parsePriorities(v string) (int, error) {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 || n > 1000 {
+		return 0, fmt.Errorf("%q is not a number from 0 to 1000", v)
+	}
+	return n, nil
 }
 
 func checkAddr(v string) error {

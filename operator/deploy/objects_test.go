@@ -271,6 +271,8 @@ func TestEachKeyRollsThePods(t *testing.T) {
 		{KeyBytecodeStoreSize, "1Gi"},
 		{KeyConfirmTimeout, "45s"},
 		{KeyUprobeNamespaces, "acme"},
+		{KeyPriorityReserved, "50"},
+		{KeyPriorityEnforced, "true"},
 		{KeyAgentImage, "quay.io/bpfman/bpfman-agent:v2"},
 		{KeyAgentLogLevel, "trace"},
 		{KeyAgentHealthAddr, "127.0.0.1:9175"},

@@ -37,6 +37,8 @@ var Refused = map[string]Bad{
 	deploy.KeyBytecodeStoreSize:    {"31Mi", `"31Mi" is less than 32Mi`},
 	deploy.KeyConfirmTimeout:       {"5s", `must be 0, or from 10s to 1h`},
 	deploy.KeyUprobeNamespaces:     {"acme,*", `"*" is not a valid name`},
+	deploy.KeyPriorityReserved:     {"1001", `"1001" is not a number from 0 to 1000`},
+	deploy.KeyPriorityEnforced:     {"enforce", `"enforce" is not one of true, false`},
 	deploy.KeyCSIImage:             {"quay.io/bpfman/bpfman-csi@sha256:12", "is not an image reference"},
 	deploy.KeyCSILogLevel:          {"DEBUG", `"DEBUG" is not one of`},
 	deploy.KeyCSIRegistrarImage:    {"x:y:z", "is not an image reference"},

@@ -78,6 +78,8 @@ func effects(toml string) map[string]effect {
 		deploy.KeyBytecodeStoreSize:    {"64Mi", args(node.Agent, "--bytecode-dir-size=67108864")},
 		deploy.KeyConfirmTimeout:       {"45s", args(node.Agent, "--confirm-timeout=45s")},
 		deploy.KeyUprobeNamespaces:     {"e2e-one,e2e-two", args(node.Agent, "--uprobe-namespaces=e2e-one,e2e-two")},
+		deploy.KeyPriorityReserved:     {"50", args(node.Agent, "--reserved-priorities=50")},
+		deploy.KeyPriorityEnforced:     {"true", args(node.Agent, "--enforce-priorities")},
 		deploy.KeyAgentLogLevel:        {"debug", env(node.Agent, "GO_LOG=debug")},
 		deploy.KeyAgentHealthAddr:      {"127.0.0.1:18175", serves("http://127.0.0.1:18175/readyz", http.StatusOK)},
 		deploy.KeyAgentMetricsAddr:     {"127.0.0.1:18174", serves("https://127.0.0.1:18174/metrics", http.StatusUnauthorized)},

@@ -164,7 +164,7 @@ func TestUprobeTargetsThatStall(t *testing.T) {
 			for name, target := range map[string]string{"pipe": "/tmp/pipe", "zero": "/dev/zero", "directory": "/tmp"} {
 				o := uprobe(name, target)
 				create(ctx, t, o)
-				awaitFailure(ctx, s, o, "Unable to attach uprobe in container")
+				awaitFailure(ctx, s, o, "Unable to attach uprobe in container", "open "+target+" in the container: it isn't a regular file")
 			}
 		}},
 		step{"and other programs are attached", func(ctx context.Context, s *testing.T) {

@@ -41,6 +41,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/pins"
+	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/definitions"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
@@ -77,6 +78,9 @@ type options struct {
 	helperDir     string
 
 	uprobeNamespaces string
+
+	reservedPriorities int
+	enforcePriorities  bool
 }
 
 func main() {
@@ -96,6 +100,8 @@ func main() {
 	flag.DurationVar(&o.confirmWithin, "confirm-timeout", 30*time.Second, "How long to wait for the API server after a change of the node's network programs, before the change is rolled back; 0 means never.")
 	flag.BoolVar(&o.requirePolicy, "require-policy", false, "Refuse images for which no BytecodePolicy in mode enforce requires a signature.")
 	flag.StringVar(&o.uprobeNamespaces, "uprobe-namespaces", "", "Namespaces, separated by commas, whose uprobes are attached although they run for every process with the same file; * for all.")
+	flag.IntVar(&o.reservedPriorities, "reserved-priorities", 100, "Number of priorities, from 0, that are reserved for cluster-scoped programs.")
+	flag.BoolVar(&o.enforcePriorities, "enforce-priorities", false, "Detach namespaced programs that have a reserved priority.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon and the agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, mount the container runtime's directory for the agent, and set aside the pins that a daemon of v0.5 left.")
 	flag.StringVar(&o.helperDir, "helper-dir", "", "Directory to copy bpfman-ns to, the daemon's helper for uprobes in containers, with --mount-bpffs.")
 	version.Flag(component)
@@ -241,16 +247,17 @@ func newController(o options, server *cluster.Cluster, config *rest.Config, conn
 		Namespace:     o.namespace,
 		Bytecode:      &bytecode.Library{Read: process.Read, Store: store, Observe: measured.Read},
 		RequirePolicy: o.requirePolicy,
-		Inventory:     daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
+		Inventory:     daemon.NewInventory(daemon.Explained(gobpfman.NewBpfmanClient(conn), filepath.Dir(o.daemonSocket)), o.daemonRoot),
 		NodeName:      o.nodeName,
 		Drift:         time.Minute,
 		Interfaces:    node.Interfaces,
-		Containers:    (&node.Runtime{Run: o.runtimeDir}).Containers,
+		Containers:    node.NewRuntime(o.runtimeDir).Containers,
 		PodInterfaces: node.NewPodInterfaces(o.hostProc).Set,
 		PinsDir:       pins.Dir,
 		KernelTypes:   "/sys/kernel/btf",
 
 		UprobeNamespaces: strings.FieldsFunc(o.uprobeNamespaces, func(r rune) bool { return r == ',' }),
+		Reserved:         program.Reserved{Below: o.reservedPriorities, Enforced: o.enforcePriorities},
 
 		Changes: changes,
 		Metrics: measured,

@@ -27,6 +27,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/internal/uprobe"
 )
 
 // request is the daemon's request.
@@ -49,6 +51,9 @@ const (
 func main() {
 	// A read from a file system that the container's owner serves can take forever.
 	time.AfterFunc(timeLimit, func() { fail(fmt.Errorf("not done after %s", timeLimit)) })
+	if err := uprobe.Clear(uprobe.Dir); err != nil {
+		fmt.Fprintln(os.Stderr, "bpfman-ns:", err)
+	}
 	err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: memoryLimit, Max: memoryLimit})
 	if err == nil {
 		var r request
@@ -61,8 +66,12 @@ func main() {
 	}
 }
 
+// fail prints the error to the daemon's log, and leaves it for the agent, because the daemon doesn't return it.
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, "bpfman-ns:", err)
+	if left := uprobe.Leave(uprobe.Dir, err); left != nil {
+		fmt.Fprintln(os.Stderr, "bpfman-ns:", left)
+	}
 	os.Exit(1)
 }
 
@@ -107,7 +116,7 @@ func (r request) attach() (err error) {
 		return fmt.Errorf("open %s in the container: %w", target, err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	attached, err := r.attachTo(descriptor(file.Fd()), program)
+	attached, err := r.attachTo(file, program)
 	if err != nil {
 		return fmt.Errorf("attach to %s+%#x in %s: %w", r.function, r.offset, target, err)
 	}
@@ -196,14 +205,16 @@ func openFile(root int, path string) (*os.File, error) {
 
 func descriptor(fd uintptr) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-func (r request) attachTo(file string, program *ebpf.Program) (link.Link, error) {
-	executable, err := link.OpenExecutable(file)
+func (r request) attachTo(file *os.File, program *ebpf.Program) (link.Link, error) {
+	executable, err := link.OpenExecutable(descriptor(file.Fd()))
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the caller says which file
 	}
-	options := &link.UprobeOptions{Offset: r.offset}
-	if r.function == "" {
-		options = &link.UprobeOptions{Address: r.offset}
+	options := &link.UprobeOptions{Address: r.offset}
+	if r.function != "" {
+		if options.Address, err = offsetOf(file, r.function, r.offset); err != nil {
+			return nil, err
+		}
 	}
 	attach := executable.Uprobe
 	if r.returns {

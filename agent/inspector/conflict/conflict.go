@@ -21,8 +21,8 @@ import (
 
 // Types are the types of conflicts. They are also types of conditions of a BpfNode.
 var Types = []string{
-	v1alpha1.BpfNodeForeignXDP, v1alpha1.BpfNodeEarlierInChain, v1alpha1.BpfNodeEventNearLimit,
-	v1alpha1.BpfNodeDispatcherFull, v1alpha1.BpfNodeUnownedProgram,
+	v1alpha1.BpfNodeForeignXDP, v1alpha1.BpfNodeEarlierInChain, v1alpha1.BpfNodeNamespacedEarlier,
+	v1alpha1.BpfNodeEventNearLimit, v1alpha1.BpfNodeDispatcherFull, v1alpha1.BpfNodeUnownedProgram,
 }
 
 const (
@@ -78,6 +78,7 @@ func Find(status *v1alpha1.BpfNodeStatus, reports []Report) []v1alpha1.BpfNodeCo
 	}
 	f.foreignXDP()
 	f.earlierInChain()
+	f.namespacedEarlier()
 	f.eventNearLimit()
 	f.dispatcherFull()
 	f.unowned()
@@ -137,12 +138,13 @@ type at struct {
 }
 
 // chains returns the programs at each interface and direction, in the order in which they
-// run: first TCX programs, then TC filters.
+// run: XDP programs, or first TCX programs, and then TC filters. It doesn't contain the programs that a
+// dispatcher runs.
 func (f *finder) chains() map[string][]at {
 	chains := map[string][]at{}
 	for _, program := range f.programs {
 		for _, point := range program.AttachPoints {
-			if kind, _, _ := strings.Cut(point.Type, "/"); kind == "tcx" || kind == "tc" {
+			if kind, _, _ := strings.Cut(point.Type, "/"); kind == "tcx" || kind == "tc" || kind == "xdp" {
 				hook := hookOf(point) + " " + point.NetNs
 				chains[hook] = append(chains[hook], at{program, point})
 			}
@@ -270,16 +272,16 @@ func (f *finder) dispatcherFull() {
 		}
 		for _, point := range program.AttachPoints {
 			kind, _, _ := strings.Cut(point.Type, "/")
-			waits := false
+			waits, by := false, f.namespacesIn(program.ID)
 			for _, report := range f.reports {
 				if link, wants := report.wants(hookOf(point), kind); wants && link.State != v1alpha1.LinkAttached {
 					waits = true
-					f.add(v1alpha1.BpfNodeDispatcherFull, program.ID, &report.Owner, "%s isn't attached to %s of %s, because bpfman's dispatcher there has %d programs and no free slot",
-						report.Owner, point.Type, place(point), slots)
+					f.add(v1alpha1.BpfNodeDispatcherFull, program.ID, &report.Owner, "%s isn't attached to %s of %s, because bpfman's dispatcher there has %d programs and no free slot%s",
+						report.Owner, point.Type, place(point), slots, by)
 				}
 			}
 			if !waits {
-				f.add(v1alpha1.BpfNodeDispatcherFull, program.ID, nil, "bpfman's dispatcher at %s of %s has %d programs and no free slot", point.Type, place(point), slots)
+				f.add(v1alpha1.BpfNodeDispatcherFull, program.ID, nil, "bpfman's dispatcher at %s of %s has %d programs and no free slot%s", point.Type, place(point), slots, by)
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 var (
 	flows  = v1alpha1.BpfNodeOwner{Kind: "TcxNsProgram", Namespace: "acme", Name: "flows"}
+	other  = v1alpha1.BpfNodeOwner{Kind: "XdpNsProgram", Namespace: "acme", Name: "other"}
 	drop   = v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "drop"}
 	app    = v1alpha1.BpfNodeOwner{Kind: "BpfApplication", Name: "app"}
 	cilium = []v1alpha1.BpfNodeHolder{
@@ -46,6 +47,9 @@ func points(texts ...string) []v1alpha1.BpfNodeAttachPoint {
 			}
 		case "freplace":
 			point.TargetProgramID = number(fields[1])
+			if len(fields) > 2 {
+				point.Position = int32(number(fields[2]))
+			}
 		default:
 			point.Target = fields[1]
 		}
@@ -147,8 +151,8 @@ func TestFind(t *testing.T) {
 			nil,
 			[]string{"EarlierInChain 5 BpfApplication app: program first (5) runs before BpfApplication app at tc/ingress of interface eth0, and can end the chain; it is held by an unknown process"},
 		},
-		"a chain of ours alone": {
-			[]v1alpha1.BpfNodeProgram{ours(5, "a", &flows, "tcx/ingress eth0 1"), ours(6, "b", &app, "tcx/ingress eth0 2")}, nil, nil,
+		"a chain of ours alone, those of namespaces last": {
+			[]v1alpha1.BpfNodeProgram{ours(5, "a", &flows, "tcx/ingress eth0 2"), ours(6, "b", &app, "tcx/ingress eth0 1"), ours(7, "c", &other, "tcx/ingress eth0 3")}, nil, nil,
 		},
 		"a tracepoint with room": {times(near(eventPrograms)-1, foreign(1, "f", nil, "tracepoint sched/sched_switch")), nil, nil},
 		"a tracepoint of others": {
@@ -183,6 +187,37 @@ func TestFind(t *testing.T) {
 			dispatcher("tc/ingress"),
 			[]Report{report(app, "tc", "eth0 ingress", "eth0 egress", "eth1 ingress")},
 			[]string{"DispatcherFull 1 BpfApplication app: BpfApplication app isn't attached to tc/ingress of interface eth0, because bpfman's dispatcher there has 10 programs and no free slot"},
+		},
+		"TCX of a namespace before ours": {
+			[]v1alpha1.BpfNodeProgram{
+				ours(5, "pass", &flows, "tcx/ingress eth0 1 acme/web", "tcx/ingress eth0 1 acme/db", "tcx/egress eth0 2 acme/web"),
+				ours(6, "count", &app, "tcx/ingress eth0 2 acme/web", "tcx/ingress eth0 2 acme/db", "tcx/egress eth0 1 acme/web", "tcx/ingress eth1 1"),
+				ours(7, "other", &other, "tcx/ingress eth0 3 acme/web"),
+			},
+			nil,
+			[]string{"NamespacedEarlierInChain 5 BpfApplication app: program pass (5) of TcxNsProgram acme/flows runs before BpfApplication app at tcx/ingress of interface eth0 in pod acme/db, and can end the chain"},
+		},
+		"TCX of a namespace before TC of ours": {
+			[]v1alpha1.BpfNodeProgram{
+				ours(4, "tc_dispatcher", nil, "tc/ingress eth0 1 acme/web"), ours(5, "pass", &flows, "tcx/ingress eth0 1 acme/web"), ours(6, "count", &app, "freplace 4 1"),
+			},
+			nil,
+			[]string{"NamespacedEarlierInChain 5 BpfApplication app: program pass (5) of TcxNsProgram acme/flows runs before BpfApplication app at tc/ingress of interface eth0 in pod acme/web, and can end the chain"},
+		},
+		"in a dispatcher before ours": {
+			[]v1alpha1.BpfNodeProgram{
+				ours(4, "xdp_dispatcher", nil, "xdp eth0 0 acme/web"), ours(5, "count", &drop, "freplace 4 2"), ours(6, "pass", &other, "freplace 4 1"),
+				ours(7, "late", &flows, "freplace 4 3"), ours(8, "elsewhere", &other, "freplace 9 1"),
+			},
+			nil,
+			[]string{"NamespacedEarlierInChain 6 XdpProgram drop: program pass (6) of XdpNsProgram acme/other runs before XdpProgram drop at xdp of interface eth0 in pod acme/web, and can end the chain"},
+		},
+		"a full dispatcher with programs of a namespace": {
+			append(dispatcher("xdp"), ours(50, "pass", &flows, "freplace 1"), ours(51, "pass", &other, "freplace 1")),
+			[]Report{report(drop, "xdp", "eth0")},
+			[]string{
+				"DispatcherFull 1 XdpProgram drop: XdpProgram drop isn't attached to xdp of interface eth0, because bpfman's dispatcher there has 10 programs and no free slot; namespace acme has 2 of them",
+			},
 		},
 		"loaded by another client of the daemon": {
 			[]v1alpha1.BpfNodeProgram{ours(5, "", nil), ours(6, "stray", nil, "tracepoint sched/sched_switch"), ours(7, "tc_dispatcher", nil)},
@@ -240,11 +275,12 @@ func TestConditions(t *testing.T) {
 		got[condition.Type] = condition
 	}
 	for kind, want := range map[string]metav1.Condition{
-		v1alpha1.BpfNodeForeignXDP:     {Status: metav1.ConditionUnknown, Reason: "ReportsNotRead", Message: "no answer"},
-		v1alpha1.BpfNodeEarlierInChain: {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "No conflict of this type was found."},
-		v1alpha1.BpfNodeEventNearLimit: {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "No conflict of this type was found."},
-		v1alpha1.BpfNodeDispatcherFull: {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "No conflict of this type was found."},
-		v1alpha1.BpfNodeUnownedProgram: {Status: metav1.ConditionTrue, Reason: "Found", Message: "message 0; message 1; message 2; 2 more"},
+		v1alpha1.BpfNodeForeignXDP:        {Status: metav1.ConditionUnknown, Reason: "ReportsNotRead", Message: "no answer"},
+		v1alpha1.BpfNodeEarlierInChain:    {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "No conflict of this type was found."},
+		v1alpha1.BpfNodeNamespacedEarlier: {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "No conflict of this type was found."},
+		v1alpha1.BpfNodeEventNearLimit:    {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "No conflict of this type was found."},
+		v1alpha1.BpfNodeDispatcherFull:    {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "No conflict of this type was found."},
+		v1alpha1.BpfNodeUnownedProgram:    {Status: metav1.ConditionTrue, Reason: "Found", Message: "message 0; message 1; message 2; 2 more"},
 	} {
 		if want.Type = kind; got[kind] != want {
 			t.Errorf("%+v, want %+v", got[kind], want)

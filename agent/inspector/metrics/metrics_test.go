@@ -74,6 +74,7 @@ bpf_conflicts{type="DispatcherFull"} 0
 bpf_conflicts{type="EarlierInChain"} 0
 bpf_conflicts{type="EventNearLimit"} 0
 bpf_conflicts{type="ForeignXDP"} 0
+bpf_conflicts{type="NamespacedEarlierInChain"} 0
 bpf_conflicts{type="UnownedProgram"} 1
 # HELP bpf_map_memory_bytes Memory of maps in bytes, by the object that their program was loaded for or the program's holder.
 # TYPE bpf_map_memory_bytes gauge

@@ -91,6 +91,8 @@ type node struct {
 	containers    []program.Container
 	containersErr error
 	lastPID       int
+	// outlived are the UIDs of pods that are deleted by force, and whose containers run on.
+	outlived map[string]bool
 	// podInterfaces are the interfaces in the networks of pods, by the pods' names.
 	podInterfaces map[string][]string
 	// unreadable is a resource that the agent has no permission to read. undefined is a

@@ -71,11 +71,14 @@ func (n *node) running(_ context.Context, pods []corev1.Pod) ([]program.Containe
 	defer n.mu.Unlock()
 	var out []program.Container
 	for _, c := range n.containers {
-		for _, p := range pods {
-			if string(p.UID) == c.PodUID {
-				c.PodLabels = p.Labels
-				out = append(out, c)
-			}
+		i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return string(p.UID) == c.PodUID })
+		switch {
+		case i >= 0:
+			c.PodLabels = pods[i].Labels
+			out = append(out, c)
+		case n.outlived[c.PodUID]:
+			c.Deleted = true
+			out = append(out, c)
 		}
 	}
 	return out, n.containersErr

@@ -355,6 +355,35 @@ func TestUpstreamFault17PodsOfOtherNamespacesAreLeftAlone(t *testing.T) {
 	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0@2")
 }
 
+// A pod that is deleted by force keeps the programs of cluster-scoped objects until its containers end, about which there
+// is no event.
+func TestPodThatOutlivesItsObject(t *testing.T) {
+	n := start(t)
+	n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forced"}})
+	own := &v1alpha1.TcxNsProgram{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: "forced"}}
+	own.Spec.BpfFunctionName, own.Spec.Direction, own.Spec.Containers = "t", "ingress", &v1alpha1.ContainerNsSelector{}
+	own.Spec.InterfaceSelector.Interfaces = &[]string{"eth0"}
+	n.fill(&own.Spec.BpfAppCommon)
+	n.create(own)
+	cluster := n.tcx("forced", &v1alpha1.ContainerSelector{Namespace: "forced"}, "eth0")
+	n.create(cluster)
+	pod := n.pod("forced", "web", nil, "a")
+	n.attached(cluster, v1alpha1.BpfProgCondLoaded, "eth0@1")
+	n.attached(own, v1alpha1.BpfProgCondLoaded, "eth0@1")
+
+	n.mu.Lock()
+	n.outlived = map[string]bool{string(pod.UID): true}
+	n.mu.Unlock()
+	n.delete(pod)
+	n.attached(own, v1alpha1.BpfProgCondNoContainersOnNode)
+	n.attached(cluster, v1alpha1.BpfProgCondLoaded, "eth0@1")
+
+	n.mu.Lock()
+	n.containers = nil
+	n.mu.Unlock()
+	n.attached(cluster, v1alpha1.BpfProgCondNoContainersOnNode)
+}
+
 // If the runtime doesn't respond, existing links stay.
 func TestRuntimeThatDoesNotAnswer(t *testing.T) {
 	n := start(t)

@@ -83,6 +83,14 @@ var keyCases = []keyCase{
 		[]string{"+containers[bpfman-agent].args[--uprobe-namespaces]"},
 	},
 	{
+		deploy.KeyPriorityReserved, "50",
+		[]string{"containers[bpfman-agent].args[--reserved-priorities]"},
+	},
+	{
+		deploy.KeyPriorityEnforced, "true",
+		[]string{"+containers[bpfman-agent].args[--enforce-priorities]"},
+	},
+	{
 		deploy.KeyCSIImage, "quay.io/bpfman/bpfman-csi:v2",
 		[]string{"containers[bpfman-csi].image"},
 	},
