@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +46,7 @@ type assignments struct {
 	nodeName string
 	reports  *record.Reports
 	changes  *confirm.Changes
+	novel    *novelties
 }
 
 // of returns what this node is to run of a user object.
@@ -52,6 +55,7 @@ func (a assignments) of(ctx context.Context, key program.Key) (assignment, error
 	a.cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(key.Kind))
 	object, err := a.cluster.UserObject(key.Kind, key.Namespace, key.Name)
 	if apierrors.IsNotFound(err) {
+		a.novel.forget(key)
 		return assignment{}, nil
 	}
 	if err != nil {
@@ -74,10 +78,11 @@ func (a assignments) of(ctx context.Context, key program.Key) (assignment, error
 	if !selector.Matches(labels.Set(node.Labels)) {
 		return assignment{}, nil
 	}
-	governed, err := a.governed(key.Kind, object)
+	governed, err := a.governed(ctx, key, object)
 	if err != nil {
 		return assignment{}, err
 	}
+	staged := governed == rollout.Staged || object.GetStatus().Rollout != nil
 	assigned, err := rollout.Assign(key.Kind, object, governed, a.nodeName, node.Labels)
 	if err != nil {
 		return assignment{}, err
@@ -97,9 +102,9 @@ func (a assignments) of(ctx context.Context, key program.Key) (assignment, error
 		assigned.Previous = true
 	}
 	if assigned.Object == nil {
-		return assignment{governed: governed}, nil
+		return assignment{governed: staged}, nil
 	}
-	return assign(key, assigned.Object, node, assignment{governed: governed, previous: assigned.Previous})
+	return assign(key, assigned.Object, node, assignment{governed: staged, previous: assigned.Previous})
 }
 
 // isReported reports whether the reports of this node are about a version.
@@ -124,25 +129,53 @@ func assign(key program.Key, object v1alpha1.UserObject, node *corev1.Node, a as
 	return a, err
 }
 
-// governed reports whether changes of an object are rolled out in steps. Without the kind, nothing is.
-func (a assignments) governed(kind string, object v1alpha1.UserObject) (bool, error) {
+// governed returns whether changes of an object are rolled out in steps.
+func (a assignments) governed(ctx context.Context, key program.Key, object v1alpha1.UserObject) (rollout.Governed, error) {
+	if err := a.awaitPolicies(ctx, key, object); err != nil {
+		return rollout.Unknown, err
+	}
+	// Without an answer, what is known applies.
+	unanswered := rollout.Free
 	if object.GetStatus().Rollout != nil {
-		return true, nil
+		unanswered = rollout.Unknown
 	}
 	policies, err := a.cluster.RolloutPolicies()
 	unread := (*kinds.UnreadError)(nil)
-	if errors.As(err, &unread) && (unread.Unused || unread.Err != nil) {
-		err = nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("list RolloutPolicies: %w", err)
+	switch {
+	case errors.As(err, &unread) && (unread.Unused || unread.Err != nil):
+		return unanswered, nil
+	case errors.As(err, &unread) && object.GetStatus().Rollout != nil:
+		return rollout.Unknown, nil
+	case err != nil:
+		return rollout.Unknown, fmt.Errorf("list RolloutPolicies: %w", err)
 	}
 	for _, p := range policies {
-		if policy.CompileRollout(p).Matches(kind, object) {
-			return true, nil
+		if policy.CompileRollout(p).Matches(key.Kind, object) {
+			return rollout.Staged, nil
 		}
 	}
-	return false, nil
+	return rollout.Free, nil
+}
+
+// awaitPolicies returns an error until this node knows the policies that were applied together with a revision. An agent
+// that doesn't watch RolloutPolicies, because there were none, looks for the first one.
+func (a assignments) awaitPolicies(ctx context.Context, key program.Key, object v1alpha1.UserObject) error {
+	if object.GetStatus().Rollout != nil {
+		return nil
+	}
+	since, settled := a.novel.since(key, object)
+	if settled {
+		return nil
+	}
+	if time.Since(since) < together {
+		return &waitingError{together - time.Since(since)}
+	}
+	of := v1alpha1.RolloutPolicyKind
+	if err := a.cluster.Kinds.Look(ctx, of.GroupVersionKind(), of.Resource(), since.Add(together)); err != nil {
+		logr.FromContextOrDiscard(ctx).Info("Failed to look for RolloutPolicies; assuming that there are none", "reason", err.Error())
+	}
+	a.novel.settle(key)
+	return nil
 }
 
 // undecodableError is the error of reading an object that can't be decoded.

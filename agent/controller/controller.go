@@ -103,7 +103,7 @@ func New(o Options) *Controller {
 	c := &Controller{Options: o, queue: queue, reports: reports}
 	c.reconciler = &reconciler{
 		queue:       queue,
-		assignments: assignments{o.Cluster, o.NodeName, reports, o.Changes},
+		assignments: assignments{o.Cluster, o.NodeName, reports, o.Changes, &novelties{}},
 		planner: planner{
 			cluster: o.Cluster, reports: reports, nodeName: o.NodeName, uprobeNamespaces: o.UprobeNamespaces, reserved: o.Reserved,
 			interfaces: o.Interfaces, containers: o.Containers, podInterfaces: o.PodInterfaces,

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,8 +39,10 @@ type Kinds struct {
 	// itself can be nil.
 	Held func() error
 
-	mu    sync.Mutex
-	kinds map[schema.GroupVersionKind]*kind
+	// looking is held during a check of Look.
+	looking sync.Mutex
+	mu      sync.Mutex
+	kinds   map[schema.GroupVersionKind]*kind
 }
 
 // kind is the state of one kind.
@@ -52,8 +55,11 @@ type kind struct {
 	// open starts to watch a kind that is watched on demand. It is nil for other kinds, and
 	// after it has been called.
 	open func()
-	// empty means that a kind that isn't watched had no objects at the last check.
-	empty bool
+	// empty means that a kind that isn't watched had no objects at the last check. looked is when the last check of
+	// [Kinds.Look] began, and failed its error.
+	empty  bool
+	looked time.Time
+	failed error
 	// optional means that everything works without the kind.
 	optional bool
 }

@@ -24,8 +24,11 @@ const (
 	lastLook  = 30 * time.Second
 )
 
-// lookTimeout is the timeout of one check for objects of a kind.
-const lookTimeout = 10 * time.Second
+// lookTimeout is the timeout of one check for objects of a kind, and quickLook that of one that others wait for.
+const (
+	lookTimeout = 10 * time.Second
+	quickLook   = 2 * time.Second
+)
 
 // OnDemand makes a kind one that is only watched after it is opened, by calling open. Until
 // then, reading it returns an UnreadError.
@@ -90,6 +93,31 @@ func (k *Kinds) Find(ctx context.Context, gvk schema.GroupVersionKind, resource 
 		case <-time.After(next):
 		}
 	}
+}
+
+// Look opens a kind that is watched on demand if it has an object now. Callers share a check that began after since, also if
+// it failed: a check takes at most two seconds, and then the callers go on.
+func (k *Kinds) Look(ctx context.Context, gvk schema.GroupVersionKind, resource string, since time.Time) error {
+	k.looking.Lock()
+	defer k.looking.Unlock()
+	if k.isOpen(gvk) {
+		return nil
+	}
+	var looked time.Time
+	var failed error
+	k.change(gvk, func(s *kind) { looked, failed = s.looked, s.failed })
+	if looked.After(since) {
+		return failed
+	}
+	now := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, quickLook)
+	defer cancel()
+	found, err := k.exists(ctx, resource, "")
+	k.change(gvk, func(s *kind) { s.looked, s.failed = now, err })
+	if found {
+		k.Open(gvk)
+	}
+	return err
 }
 
 // exists reports whether there is an object of a kind, without decoding it.

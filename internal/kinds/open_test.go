@@ -99,6 +99,39 @@ func TestAKindIsFoundAndOpened(t *testing.T) {
 	}
 }
 
+// A check is shared by all who ask for one that began after the same time, also if it failed. The first object opens the kind.
+func TestLook(t *testing.T) {
+	kind := v1alpha1.RolloutPolicyKind
+	gvk := kind.GroupVersionKind()
+	var looks, opened atomic.Int32
+	answers := []string{notFound, noItems, oneItem}
+	k := server(t, func() (int, string) {
+		answer := answers[looks.Add(1)-1]
+		if answer == notFound {
+			return http.StatusNotFound, answer
+		}
+		return http.StatusOK, answer
+	})
+	k.OnDemand(gvk, func() { opened.Add(1) })
+	look := func(since time.Time, fails bool, asked int32) {
+		t.Helper()
+		for range 2 {
+			if err := k.Look(t.Context(), gvk, kind.Resource(), since); (err != nil) != fails || looks.Load() != asked {
+				t.Errorf("%v after %d requests, want %d", err, looks.Load(), asked)
+			}
+		}
+	}
+	first := time.Now()
+	look(first, true, 1)
+	second := time.Now()
+	look(second, false, 2)
+	look(first, false, 2)
+	look(time.Now(), false, 3)
+	if opened.Load() != 1 {
+		t.Errorf("it was opened %d times", opened.Load())
+	}
+}
+
 // Kinds that haven't been opened, and optional kinds, don't affect readiness.
 func TestKindsOnDemandAndOptionalOnesHoldUpNobody(t *testing.T) {
 	k := &Kinds{Log: logr.Discard()}

@@ -46,6 +46,51 @@ func Changes(s *v1alpha1.RolloutStatus, position int64) bool {
 	return s == nil || s.Until == nil || position < *s.Until
 }
 
+// Governed says whether a RolloutPolicy matches an object, as far as a node knows.
+type Governed int
+
+const (
+	// Unknown means that the node hasn't read the policies.
+	Unknown Governed = iota
+	// Free means that no policy matches.
+	Free
+	// Staged means that a policy matches.
+	Staged
+)
+
+// Run is what a node is to run of an object.
+type Run int
+
+const (
+	// Hold means that the node keeps what it runs, because nobody has decided yet.
+	Hold Run = iota
+	// Newest is the newest revision.
+	Newest
+	// Previous is the revision in the status. Nothing means that there is none.
+	Previous
+	Nothing
+)
+
+// Turn decides what a node is to run of an object with a status, whose newest revision has a hash.
+//
+// A status can hold back the newest revision on its own: a node can know of the status before it knows of the policy. It
+// can't make a node run something else, so permission to write a status isn't permission to load programs.
+func Turn(s *v1alpha1.RolloutStatus, newest string, governed Governed, position int64) Run {
+	switch {
+	case s == nil && governed == Free:
+		return Newest
+	case s == nil || s.Hash != newest:
+		return Hold
+	case Changes(s, position):
+		return Newest
+	case governed != Staged:
+		return Hold
+	case s.Previous == nil:
+		return Nothing
+	}
+	return Previous
+}
+
 // Assigned says what a node is to run of an object.
 type Assigned struct {
 	// Object is the object, possibly in its previous revision. It is nil if the node is to run nothing yet.
@@ -56,24 +101,24 @@ type Assigned struct {
 	Previous bool
 }
 
-// Assign returns what a node is to run of an object. Governed means that a RolloutPolicy matches the object.
-func Assign(kind string, o v1alpha1.UserObject, governed bool, node string, set map[string]string) (Assigned, error) {
+// Assign returns what a node is to run of an object.
+func Assign(kind string, o v1alpha1.UserObject, governed Governed, node string, set map[string]string) (Assigned, error) {
 	s := o.GetStatus().Rollout
 	if s == nil {
-		return Assigned{Object: o, Held: governed}, nil
+		return Assigned{Object: o, Held: Turn(nil, "", governed, 0) == Hold}, nil
 	}
 	now, err := RevisionOf(o)
 	if err != nil {
 		return Assigned{}, err
 	}
-	if s.Hash != now.Hash() {
+	switch Turn(s, now.Hash(), governed, Position(o.GetUID(), node, set, Canaries(s.Canaries))) {
+	case Hold:
 		return Assigned{Object: o, Held: true}, nil
-	}
-	if Changes(s, Position(o.GetUID(), node, set, Canaries(s.Canaries))) {
+	case Newest:
 		return Assigned{Object: o}, nil
-	}
-	if s.Previous == nil {
+	case Nothing:
 		return Assigned{Previous: true}, nil
+	case Previous:
 	}
 	previous, err := Parse(s.Previous.Object.Raw)
 	if err != nil {

@@ -6,6 +6,7 @@ package rollout
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,10 +27,35 @@ type Health struct {
 type Conflict struct {
 	v1alpha1.BpfNodeOwner
 
-	// Since is when the inspector first reported the conflict.
+	// Type and Program are those of the BpfNode's conflict. Inspectors of earlier versions don't write them.
+	Type    string `json:"type,omitempty"`
+	Program uint32 `json:"program,omitempty"`
+	// Since is when the inspector first reported the conflict. Loaded is when the newest of the object's programs was
+	// loaded, or zero. Both are by the clock of the node.
 	Since   metav1.Time `json:"since"`
+	Loaded  metav1.Time `json:"loaded,omitzero"`
 	Message string      `json:"message"`
 }
+
+// ConflictID identifies a conflict of a node.
+type ConflictID struct {
+	Owner   v1alpha1.BpfNodeOwner
+	Type    string
+	Program uint32
+	Message string
+}
+
+// ID identifies the conflict. It is the same if the conflict ends and returns.
+func (c Conflict) ID() ConflictID {
+	id := ConflictID{c.BpfNodeOwner, c.Type, c.Program, ""}
+	if c.Program == 0 {
+		id.Message = c.Message
+	}
+	return id
+}
+
+// AfterLoad reports whether the conflict began after the object's programs were loaded.
+func (c Conflict) AfterLoad() bool { return !c.Loaded.IsZero() && !c.Since.Before(&c.Loaded) }
 
 // RunTime is how long the runs of a program take.
 type RunTime struct {
@@ -53,13 +79,16 @@ const (
 // HealthOf returns the part of a BpfNode's status that is about the health of objects.
 func HealthOf(status *v1alpha1.BpfNodeStatus) Health {
 	var h Health
+	loaded := loadedByOwner(status)
 	for _, c := range status.Conflicts {
-		if c.Type == v1alpha1.BpfNodeNamespacedEarlier {
-			continue // a tenant can cause it, and must not halt a rollout
+		// Tenants can cause these, and must not halt a rollout.
+		byTenant := c.Type == v1alpha1.BpfNodeNamespacedEarlier || c.Owner != nil && c.Owner.Namespace == "" && isInPod(status, c.ProgramID)
+		if c.Owner == nil || c.Since == nil || len(h.Conflicts) == maxConflicts || byTenant {
+			continue
 		}
-		if c.Owner != nil && c.Since != nil && len(h.Conflicts) < maxConflicts {
-			h.Conflicts = append(h.Conflicts, Conflict{*c.Owner, *c.Since, shorten.Middle(c.Message, maxConflictMessage)})
-		}
+		h.Conflicts = append(h.Conflicts, Conflict{
+			BpfNodeOwner: *c.Owner, Type: c.Type, Program: c.ProgramID, Since: *c.Since, Loaded: loaded[*c.Owner], Message: shorten.Middle(c.Message, maxConflictMessage),
+		})
 	}
 	for i := range status.Programs {
 		if p := &status.Programs[i]; p.RunTime != nil && p.LoadedAt != nil {
@@ -68,6 +97,29 @@ func HealthOf(status *v1alpha1.BpfNodeStatus) Health {
 	}
 	h.RunTimes = h.RunTimes[max(0, len(h.RunTimes)-maxRunTimes):]
 	return h
+}
+
+// loadedByOwner returns when the newest program of each object was loaded.
+func loadedByOwner(status *v1alpha1.BpfNodeStatus) map[v1alpha1.BpfNodeOwner]metav1.Time {
+	loaded := map[v1alpha1.BpfNodeOwner]metav1.Time{}
+	for i := range status.Programs {
+		if p := &status.Programs[i]; p.Owner != nil && p.LoadedAt != nil {
+			if newest := loaded[*p.Owner]; newest.Before(p.LoadedAt) {
+				loaded[*p.Owner] = *p.LoadedAt
+			}
+		}
+	}
+	return loaded
+}
+
+// isInPod reports whether a program is only attached in the network namespaces of pods. There, tenants decide what is
+// attached beside a cluster-scoped program, and must not decide about its rollout.
+func isInPod(status *v1alpha1.BpfNodeStatus, program uint32) bool {
+	i := slices.IndexFunc(status.Programs, func(p v1alpha1.BpfNodeProgram) bool { return p.ID == program })
+	if program == 0 || i < 0 || len(status.Programs[i].AttachPoints) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(status.Programs[i].AttachPoints, func(p v1alpha1.BpfNodeAttachPoint) bool { return p.NetNs == "" })
 }
 
 // String returns the health as JSON, or "" if there is nothing to say.

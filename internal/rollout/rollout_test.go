@@ -132,18 +132,23 @@ func TestAssign(t *testing.T) {
 	other.Hash = "another"
 	for name, test := range map[string]struct {
 		status   *v1alpha1.RolloutStatus
-		governed bool
+		governed Governed
 		function string
 		held     bool
 	}{
-		"no policy":                   {nil, false, "pass", false},
-		"not decided":                 {nil, true, "pass", true},
-		"another revision is decided": {other, true, "pass", true},
-		"complete":                    {status(nil, nil), true, "pass", false},
-		"its turn":                    {status(new(here+1), previous), true, "pass", false},
-		"not its turn":                {status(new(here), previous), true, "old", false},
-		"not its turn, and no other":  {status(new(here), nil), true, "", false},
-		"without the policy":          {status(new(here), previous), false, "old", false},
+		"no policy":                   {nil, Free, "pass", false},
+		"policies aren't read":        {nil, Unknown, "pass", true},
+		"not decided":                 {nil, Staged, "pass", true},
+		"another revision is decided": {other, Staged, "pass", true},
+		"complete":                    {status(nil, nil), Staged, "pass", false},
+		"its turn":                    {status(new(here+1), previous), Staged, "pass", false},
+		"not its turn":                {status(new(here), previous), Staged, "old", false},
+		"not its turn, and no other":  {status(new(here), nil), Staged, "", false},
+		// Whoever can write a status can't choose what runs.
+		"the status alone names a revision":     {status(new(here), previous), Free, "pass", true},
+		"the status alone removes the programs": {status(new(here), nil), Free, "pass", true},
+		"before policies are read":              {status(new(here), previous), Unknown, "pass", true},
+		"its turn, before policies are read":    {status(new(here+1), previous), Unknown, "pass", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := program(func(o *v1alpha1.TcxProgram) {
@@ -167,7 +172,7 @@ func TestAssign(t *testing.T) {
 		})
 	}
 	damaged := status(new(here), &v1alpha1.RolloutRevision{Object: runtime.RawExtension{Raw: []byte("{")}})
-	if _, err := Assign("TcxProgram", program(func(o *v1alpha1.TcxProgram) { o.Status.Rollout = damaged }), true, "node", nil); err == nil {
+	if _, err := Assign("TcxProgram", program(func(o *v1alpha1.TcxProgram) { o.Status.Rollout = damaged }), Staged, "node", nil); err == nil {
 		t.Error("a damaged revision is assigned")
 	}
 }
@@ -199,6 +204,37 @@ func TestHealth(t *testing.T) {
 	tenants := v1alpha1.BpfNodeConflict{Type: v1alpha1.BpfNodeNamespacedEarlier, Owner: &owner, Since: &at, Message: "m"}
 	if h := HealthOf(&v1alpha1.BpfNodeStatus{Conflicts: []v1alpha1.BpfNodeConflict{tenants}}); len(h.Conflicts) > 0 {
 		t.Errorf("%+v", h)
+	}
+}
+
+// Conflicts in pods, where tenants decide what is attached, aren't about cluster-scoped objects.
+func TestHealthOfConflicts(t *testing.T) {
+	early, late := metav1.NewTime(time.Unix(1_800_000_000, 0)), metav1.NewTime(time.Unix(1_800_000_009, 0))
+	shared, own := v1alpha1.BpfNodeOwner{Kind: "TcxProgram", Name: "a"}, v1alpha1.BpfNodeOwner{Kind: "TcxNsProgram", Namespace: "tenant", Name: "a"}
+	program := func(id uint32, owner *v1alpha1.BpfNodeOwner, loaded metav1.Time, netns string) v1alpha1.BpfNodeProgram {
+		return v1alpha1.BpfNodeProgram{ID: id, Owner: owner, LoadedAt: &loaded, AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "tcx/ingress", Interface: "eth0", NetNs: netns}}}
+	}
+	for name, c := range map[string]struct {
+		owner     v1alpha1.BpfNodeOwner
+		program   uint32
+		since     metav1.Time
+		counts    bool
+		afterLoad bool
+	}{
+		"on the node":                    {shared, 1, late, true, true},
+		"before the programs are loaded": {shared, 1, early, true, false},
+		"in a pod":                       {shared, 2, late, false, false},
+		"in a pod, of its own namespace": {own, 2, late, true, false},
+		"of a limit":                     {shared, 0, late, true, true},
+		"of a program that isn't listed": {shared, 9, late, true, true},
+	} {
+		h := HealthOf(&v1alpha1.BpfNodeStatus{
+			Programs:  []v1alpha1.BpfNodeProgram{program(1, nil, early, ""), program(2, nil, early, "4026532614"), program(3, &shared, early, ""), program(4, &shared, late, "")},
+			Conflicts: []v1alpha1.BpfNodeConflict{{Type: "EarlierInChain", ProgramID: c.program, Owner: &c.owner, Since: &c.since, Message: name}},
+		})
+		if (len(h.Conflicts) == 1) != c.counts || c.counts && h.Conflicts[0].AfterLoad() != c.afterLoad {
+			t.Errorf("%s: %+v", name, h.Conflicts)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package reports
 
 import (
 	"fmt"
+	"strings"
 	"time"
 	"unique"
 
@@ -54,10 +55,32 @@ type status struct {
 		Status  metav1.ConditionStatus           `json:"status"`
 		Message string                           `json:"message"`
 	} `json:"conditions"`
-	Links    []struct{} `json:"links"`
+	Links    []link `json:"links"`
 	Bytecode struct {
 		Policies []v1alpha1.BpfProgramPolicy `json:"policies"`
 	} `json:"bytecode"`
+}
+
+// link is an attach point of a report.
+type link struct {
+	AttachPoint string             `json:"attachpoint"`
+	State       v1alpha1.LinkState `json:"state"`
+}
+
+// inPods reports whether links are attached, except for some in pods.
+func inPods(links []link) bool {
+	attached, failed := false, false
+	for _, l := range links {
+		switch {
+		case l.State == v1alpha1.LinkAttached:
+			attached = true
+		case strings.Contains(l.AttachPoint, " in pod "), strings.Contains(l.AttachPoint, " of container "):
+			failed = true
+		default:
+			return false
+		}
+	}
+	return attached && failed
 }
 
 // Decode decodes a report in JSON from the API server.
@@ -110,6 +133,7 @@ func stateOf(m *metadata, s *status) State {
 	}
 	if state.Condition.Failed() {
 		state.Message = shorten.Middle(s.Conditions[0].Message, maxMessage)
+		state.InPods = state.Condition == v1alpha1.BpfProgCondNotLoaded && inPods(s.Links)
 	}
 	for _, c := range s.Conditions {
 		state.Stalled = state.Stalled || string(c.Type) == string(v1alpha1.Stalled) && c.Status == metav1.ConditionTrue

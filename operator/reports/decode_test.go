@@ -68,6 +68,39 @@ func decoded(tb testing.TB, o any) *Report {
 	return report
 }
 
+// A failure is in pods if the program is attached, and only attach points in pods aren't.
+func TestDecodeFailuresInPods(t *testing.T) {
+	const node, pod, container = "eth0 ingress", "eth0 ingress in pod tenant/web", "malloc in libc of container tenant/web/app"
+	for name, c := range map[string]struct {
+		condition v1alpha1.BpfProgramConditionType
+		attached  []string
+		failed    []string
+		want      bool
+	}{
+		"in a pod":               {v1alpha1.BpfProgCondNotLoaded, []string{node}, []string{pod}, true},
+		"in a container":         {v1alpha1.BpfProgCondNotLoaded, []string{container}, []string{container}, true},
+		"on the node too":        {v1alpha1.BpfProgCondNotLoaded, []string{pod}, []string{pod, node}, false},
+		"everywhere":             {v1alpha1.BpfProgCondNotLoaded, nil, []string{pod, container}, false},
+		"only the predecessor":   {v1alpha1.BpfProgCondNotLoaded, []string{node, pod}, nil, false},
+		"a policy":               {v1alpha1.BpfProgCondPolicyDenied, []string{node}, []string{pod}, false},
+		"attached, so no matter": {v1alpha1.BpfProgCondLoaded, []string{node}, []string{pod}, false},
+	} {
+		report := decoded(t, full("report", "uid", func(p *v1alpha1.BpfProgram) {
+			p.Status.Links = nil
+			for _, point := range c.attached {
+				p.Status.Links = append(p.Status.Links, v1alpha1.BpfProgramLink{AttachPoint: point, State: v1alpha1.LinkAttached})
+			}
+			for _, point := range c.failed {
+				p.Status.Links = append(p.Status.Links, v1alpha1.BpfProgramLink{AttachPoint: point, State: v1alpha1.LinkNotAttached})
+			}
+			p.Status.Conditions = []metav1.Condition{c.condition.Condition("no")}
+		}))
+		if got := report.State.Value().InPods; got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestDecode(t *testing.T) {
 	loaded := State{Kind: "TcxProgram", Generation: 3, Condition: v1alpha1.BpfProgCondLoaded, Linked: true}
 	failed := loaded

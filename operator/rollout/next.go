@@ -8,6 +8,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,12 +20,14 @@ import (
 
 // Nodes are the nodes of an object.
 type Nodes struct {
+	// Listed means that all nodes, agents, reports, and conflicts are known. Until then, nothing is decided: a node that
+	// isn't known isn't absent. Current means that the numbers are about the current step.
+	Listed, Current bool
 	// Matching is the number of nodes that the object's node selector matches. Selected is the number of these that run an
 	// agent.
 	Matching, Selected int
-	// Waiting and Failed count the nodes that are to have the newest revision, and aren't healthy. A node is healthy if it
-	// reports the revision as attached, and the node and its agent are ready.
-	Waiting, Failed int
+	// Healthy, Waiting, and Failed count the selected nodes that are to have the newest revision, by their [Health].
+	Healthy, Waiting, Failed int
 	// Names contains the first of the nodes that aren't healthy, with the reasons of failures.
 	Names []string
 	// Positions returns the sorted positions of the selected nodes.
@@ -33,45 +36,49 @@ type Nodes struct {
 
 // Input is what the next state of a rollout depends on.
 type Input struct {
-	Policy *v1alpha1.RolloutPolicySpec
-	Nodes  Nodes
-	Now    time.Time
-	// HealthySince is since when all nodes of the step are healthy, as far as is known.
-	HealthySince time.Time
-	// WaitingSince is since when nodes of the step wait that were all healthy before, or zero. For example, a node joined.
-	WaitingSince time.Time
+	// Policies are the policies that match the object.
+	Policies []Policy
+	// Hash identifies the newest revision of the object.
+	Hash string
+	// Adopted means that nodes ran the object before a policy matched it.
+	Adopted bool
+	Nodes   Nodes
+	Now     time.Time
+	Memory  Memory
 	// Paused and Resumed are what the object's annotations say: see [v1alpha1.AnnotationRolloutResumed].
 	Paused  bool
 	Resumed string
 }
 
-// Begin returns the state of a rollout to a revision in its first step.
-func Begin(policy string, revision Numbered, previous *v1alpha1.RolloutRevision, in Input) *v1alpha1.RolloutStatus {
+func (in Input) policy() *v1alpha1.RolloutPolicySpec { return in.Policies[0].Spec }
+
+// begin returns the state of a rollout to a revision in its first step.
+func begin(revision Numbered, previous *v1alpha1.RolloutRevision, in Input) *v1alpha1.RolloutStatus {
 	now := metav1.NewTime(in.Now.Truncate(time.Second))
 	s := &v1alpha1.RolloutStatus{
-		Policy: policy, State: v1alpha1.RolloutProgressing, Hash: revision.Hash, Revision: revision.Number,
-		Started: &now, Canaries: in.Policy.Canaries, MaxRunTimePercent: in.Policy.MaxRunTimePercent, Previous: previous,
+		Policy: in.Policies[0].Name, State: v1alpha1.RolloutProgressing, Hash: revision.Hash, Revision: revision.Number,
+		Started: &now, Canaries: in.policy().Canaries, MaxRunTimePercent: in.policy().MaxRunTimePercent, Previous: previous,
 	}
 	enter(s, 1, in)
 	s.Message = said(s, in)
 	return s
 }
 
-// Complete returns the state of a revision that all nodes have, or are to have.
-func Complete(policy string, revision Numbered) *v1alpha1.RolloutStatus {
-	return &v1alpha1.RolloutStatus{Policy: policy, State: v1alpha1.RolloutComplete, Hash: revision.Hash, Revision: revision.Number}
+// complete returns the state of a revision that all nodes have, or are to have.
+func complete(s *v1alpha1.RolloutStatus) *v1alpha1.RolloutStatus {
+	return &v1alpha1.RolloutStatus{Policy: s.Policy, State: v1alpha1.RolloutComplete, Hash: s.Hash, Revision: s.Revision}
 }
 
 // enter begins a step. Steps never take the revision away from a node.
 func enter(s *v1alpha1.RolloutStatus, step int, in Input) {
 	positions := in.Nodes.Positions()
 	s.Step, s.StepStarted = int32(step), &metav1.Time{Time: in.Now.Truncate(time.Second)} //nolint:gosec // at most 17
-	if step > len(in.Policy.Steps) {
+	if step > len(in.policy().Steps) {
 		s.Until, s.Nodes = nil, int32(len(positions)) //nolint:gosec // there are fewer than 2^31 nodes
 		return
 	}
 	until := int64(0)
-	if n := min(size(in.Policy.Steps[step-1].Nodes, len(positions), true), len(positions)); n > 0 {
+	if n := min(size(in.policy().Steps[step-1].Nodes, len(positions), true), len(positions)); n > 0 {
 		until = positions[n-1] + 1
 	}
 	if s.Until != nil {
@@ -94,68 +101,85 @@ func size(n intstr.IntOrString, total int, up bool) int {
 	return size
 }
 
-// Next returns the next state of a rollout, and when to decide again, or 0 if only an event can change it.
-func Next(was *v1alpha1.RolloutStatus, in Input) (*v1alpha1.RolloutStatus, time.Duration) {
+// involved returns the number of nodes that must be healthy for the next step, and how many of them are missing: they had
+// the revision, and were deleted, don't run an agent anymore, or can't be reached. Nodes that join count too. If fewer nodes
+// match than when the step began, the policy requires fewer.
+func involved(s *v1alpha1.RolloutStatus, in Input) (total, missing int) {
+	required := in.Nodes.Matching
+	if steps := in.policy().Steps; s.Until != nil && int(s.Step) <= len(steps) {
+		required = 0
+		for _, step := range steps[:s.Step] { // no step takes the revision away from a node
+			required = max(required, min(size(step.Nodes, in.Nodes.Matching, true), in.Nodes.Matching))
+		}
+	}
+	required = min(required, int(s.Nodes))
+	present := in.Nodes.Healthy + in.Nodes.Waiting + in.Nodes.Failed
+	return max(required, present), max(0, required-present)
+}
+
+// next returns the next state of a rollout, and when to decide again, or 0 if only an event can change it.
+func next(was *v1alpha1.RolloutStatus, in Input, memory *Memory) (*v1alpha1.RolloutStatus, time.Duration) {
 	s := was.DeepCopy()
 	if s.State == v1alpha1.RolloutComplete || s.State == v1alpha1.RolloutUndone {
 		return s, 0
 	}
-	s.MaxRunTimePercent = in.Policy.MaxRunTimePercent
+	s.MaxRunTimePercent = in.policy().MaxRunTimePercent
 	resumed := in.Resumed == was.Position()
+	total, missing := involved(s, in)
+	waits := in.Nodes.Waiting + missing
+	healthy, waiting := memory.observe(s.Position(), waits > 0, in.Now)
 	began := s.StepStarted.Time
-	if in.WaitingSince.After(began) {
-		began = in.WaitingSince
+	if waiting.After(began) {
+		began = waiting
 	}
-	limit := in.Now.Sub(began) - in.Policy.TimeLimit.Duration
+	limit := in.Now.Sub(began) - in.policy().TimeLimit.Duration
 	unhealthy := in.Nodes.Failed
 	if limit >= 0 {
-		unhealthy += in.Nodes.Waiting
+		unhealthy += waits
 	}
 	remaining := time.Duration(0) // until nodes that wait are unhealthy
-	if in.Nodes.Waiting > 0 && limit < 0 {
+	if waits > 0 && limit < 0 {
 		remaining = max(-limit, time.Second)
 	}
 	final := s.Until == nil // the policy can have had another number of steps
 	switch {
-	case in.Nodes.Matching == 0:
-		return Complete(s.Policy, Numbered{s.Revision, s.Hash}), 0
 	case s.State == v1alpha1.RolloutHalted && !resumed:
 		return s, 0
-	case unhealthy > size(in.Policy.MaxUnhealthy, int(s.Nodes), false) && !resumed:
-		return fail(s, in, unhealthy), 0
+	case unhealthy > size(in.policy().MaxUnhealthy, total, false) && !resumed:
+		return fail(s, in, unhealthy, total, missing), 0
 	case in.Paused:
 		s.State, s.Message = v1alpha1.RolloutPaused, "the annotation "+v1alpha1.AnnotationRolloutPaused+" pauses the rollout"
 		return s, remaining
-	case s.Nodes == 0 && in.Nodes.Selected > 0:
+	case total == 0 && in.Nodes.Selected > 0:
 		enter(s, 1, in) // when it began, no node ran an agent
-	case s.Nodes == 0 || remaining != 0 && !resumed:
+	case total == 0 || remaining != 0 && !resumed:
 		s.State, s.Message = v1alpha1.RolloutProgressing, said(s, in)
 		return s, remaining
 	case final:
-		return Complete(s.Policy, Numbered{s.Revision, s.Hash}), 0
+		return complete(s), 0
 	default:
-		if wait := next(s, in, resumed); wait != 0 {
+		if wait := advance(s, in, resumed, healthy); wait != 0 {
 			return s, max(wait, 0)
 		}
 	}
 	s.State, s.Message = v1alpha1.RolloutProgressing, said(s, in)
-	return s, in.Policy.TimeLimit.Duration
+	return s, in.policy().TimeLimit.Duration
 }
 
-// next enters the next step unless this one ends with a pause. It returns how long that still takes, or a negative
-// duration if a user has to end it.
-func next(s *v1alpha1.RolloutStatus, in Input, resumed bool) time.Duration {
-	if int(s.Step) > len(in.Policy.Steps) { // the policy had more steps
+// advance enters the next step unless this one, whose nodes have been healthy since a time, ends with a pause. It returns how
+// long that still takes, or a negative duration if a user has to end it.
+func advance(s *v1alpha1.RolloutStatus, in Input, resumed bool, healthy time.Time) time.Duration {
+	if int(s.Step) > len(in.policy().Steps) { // the policy had more steps
 		enter(s, int(s.Step)+1, in)
 		return 0
 	}
-	step := in.Policy.Steps[s.Step-1]
+	step := in.policy().Steps[s.Step-1]
 	if step.UntilResumed && !resumed {
 		s.State, s.Message = v1alpha1.RolloutPaused, fmt.Sprintf("step %d is complete, and the rollout waits until you resume it", s.Step)
 		return -1
 	}
 	if step.Pause != nil && !resumed {
-		if left := in.HealthySince.Add(step.Pause.Duration).Sub(in.Now); left > 0 {
+		if left := healthy.Add(step.Pause.Duration).Sub(in.Now); left > 0 {
 			s.State, s.Message = v1alpha1.RolloutProgressing, fmt.Sprintf("%s, and the next step follows after a pause of %s", said(s, in), step.Pause.Duration)
 			return left
 		}
@@ -164,9 +188,13 @@ func next(s *v1alpha1.RolloutStatus, in Input, resumed bool) time.Duration {
 	return 0
 }
 
-func fail(s *v1alpha1.RolloutStatus, in Input, unhealthy int) *v1alpha1.RolloutStatus {
-	why := fmt.Sprintf("%d of %d nodes with revision %d aren't healthy (%s)", unhealthy, s.Nodes, s.Revision, strings.Join(in.Nodes.Names, "; "))
-	if in.Policy.OnFailure == v1alpha1.RolloutUndo {
+func fail(s *v1alpha1.RolloutStatus, in Input, unhealthy, total, missing int) *v1alpha1.RolloutStatus {
+	names := slices.Clone(in.Nodes.Names)
+	if missing > 0 {
+		names = append(names, fmt.Sprintf("%d deleted, unreachable, or without an agent", missing))
+	}
+	why := fmt.Sprintf("%d of %d nodes with revision %d aren't healthy (%s)", unhealthy, total, s.Revision, strings.Join(names, "; "))
+	if in.policy().OnFailure == v1alpha1.RolloutUndo {
 		none := int64(0)
 		s.State, s.Until = v1alpha1.RolloutUndone, &none
 		s.Message = why + ": " + runs(s) + " on all nodes until you edit the object"
@@ -186,12 +214,12 @@ func runs(s *v1alpha1.RolloutStatus) string {
 
 // said describes a step.
 func said(s *v1alpha1.RolloutStatus, in Input) string {
-	steps := max(len(in.Policy.Steps)+1, int(s.Step))
+	steps := max(len(in.policy().Steps)+1, int(s.Step))
 	if s.Until == nil {
 		steps = int(s.Step)
 	}
 	text := fmt.Sprintf("revision %d, step %d of %d on %d of %d nodes", s.Revision, s.Step, steps, s.Nodes, max(in.Nodes.Selected, int(s.Nodes)))
-	if s.Nodes == 0 {
+	if total, _ := involved(s, in); total == 0 || in.Nodes.Selected == 0 {
 		return text + ", waiting for a node"
 	}
 	return text

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,8 +79,10 @@ type Reconciler struct {
 	Revisions *steps.History
 
 	index *Index
-	mu    sync.Mutex
-	notes map[types.UID]note
+	// indexed means that the index has had everything that existed when the operator started.
+	indexed atomic.Bool
+	mu      sync.Mutex
+	notes   map[types.UID]note
 }
 
 // note is what the reconciler remembers about an object between writes.
@@ -89,11 +92,8 @@ type note struct {
 	// status is the last written status, with resourceVersion. The cache can be older.
 	status          v1alpha1.BpfProgramStatusCommon
 	resourceVersion string
-	// healthySince is since when all nodes of healthyStep are healthy. If healthyStep is "", nodes have waited since then.
-	healthyStep  string
-	healthySince time.Time
-	// settledStep is the last step of which all nodes were healthy.
-	settledStep string
+	// rollout is about the object's rollout.
+	rollout steps.Memory
 }
 
 // SetupWithManager watches the user objects of all kinds, reports, nodes, and the agent's pods. The manager's
@@ -133,6 +133,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	}
 	current := r.note(object.GetUID()).current(object)
 	roll, decide, err := r.rollout(ctx, ref, object, summary, current.Rollout)
+	if kinds.Unread(err) {
+		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -151,6 +151,12 @@ func reachable(node *corev1.Node) bool {
 	return true
 }
 
+// isAgent reports whether a pod runs an agent on a node, or is about to. After an eviction, for example, a Pod still exists
+// for some time.
+func isAgent(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
+}
+
 func (r *Reconciler) podEvents() handler.TypedEventHandler[client.Object, Ref] {
 	gone := func(pod *corev1.Pod, q queue) {
 		if pod.Spec.NodeName != "" && r.index.RemoveAgent(pod.Spec.NodeName, pod.UID) {
@@ -161,8 +167,7 @@ func (r *Reconciler) podEvents() handler.TypedEventHandler[client.Object, Ref] {
 		func(pod *corev1.Pod, q queue) {
 			switch {
 			case pod.Spec.NodeName == "":
-			case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-				// For example, after an eviction, the Pod still exists for some time.
+			case !isAgent(pod):
 				gone(pod, q)
 			default:
 				enqueue(q, r.index.AddAgent(pod.Spec.NodeName, pod.UID))

@@ -7,10 +7,13 @@ package status
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,6 +35,8 @@ type Index struct {
 	nodes  map[string]*node
 	owners map[types.UID]*owner
 	agents int
+	// order counts what this process learns about nodes and steps of rollouts.
+	order uint64
 }
 
 // node exists from the first event that mentions it. Its key is the label value that identifies it in BpfPrograms.
@@ -47,10 +52,13 @@ type node struct {
 	// notReady contains since when one of the pods isn't ready, and "" for the node itself.
 	notReady map[types.UID]time.Time
 	// terminated contains when a container of one of the pods terminated last.
-	terminated map[types.UID]time.Time
-	// conflicts and runTimes are what the node's inspector says about objects. The keys are kernel ids of programs.
-	conflicts []rollout.Conflict
-	runTimes  map[uint32]rollout.RunTime
+	terminated map[types.UID]termination
+	// inspected means that there is a BpfNode. conflicts and runTimes are what it says about objects. The keys are kernel ids
+	// of programs. seenConflicts includes conflicts that have ended, and can return.
+	inspected     bool
+	conflicts     []rollout.Conflict
+	seenConflicts map[rollout.ConflictID]sighting
+	runTimes      map[uint32]runTime
 }
 
 func (n *node) runsAgent() bool {
@@ -75,6 +83,23 @@ func (x *Index) Summary(uid types.UID) (summary Summary, ok bool) {
 	return summary, true
 }
 
+// Has reports whether the index has these nodes, agents, and what inspectors say.
+func (x *Index) Has(nodes []corev1.Node, agents []corev1.Pod, inspected []metav1.PartialObjectMetadata) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	has := func(name string, is func(*node) bool) bool {
+		n := x.nodes[v1alpha1.LabelValue(name)]
+		return n != nil && is(n)
+	}
+	return !slices.ContainsFunc(nodes, func(o corev1.Node) bool {
+		return !has(o.Name, func(n *node) bool { return n.exists })
+	}) && !slices.ContainsFunc(agents, func(o corev1.Pod) bool {
+		return isAgent(&o) && !has(o.Spec.NodeName, func(n *node) bool { _, there := n.pods[o.UID]; return there })
+	}) && !slices.ContainsFunc(inspected, func(o metav1.PartialObjectMetadata) bool {
+		return !has(o.Name, func(n *node) bool { return n.inspected })
+	})
+}
+
 // knows reports whether the index knows a user object.
 func (x *Index) knows(uid types.UID) bool {
 	x.mu.Lock()
@@ -91,6 +116,9 @@ func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 	if o.known && sameOwner(o.Owner, spec) {
 		return nil
 	}
+	if o.known {
+		x.seeStep(o, spec.Rollout)
+	}
 	o.Owner, o.known = spec, true
 	if spec.Rollout != nil {
 		o.canaries = rollout.Canaries(spec.Rollout.Canaries)
@@ -100,6 +128,19 @@ func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 		o.update(n, func(*nodeState) {})
 	}
 	return []Ref{ref}
+}
+
+// seeStep records that the rollout of an object is in another step. A step that was there when the process learned of the
+// object began earlier.
+func (x *Index) seeStep(o *owner, now *v1alpha1.RolloutStatus) {
+	was := o.Rollout
+	another := now != nil && (was == nil || was.Hash != now.Hash || was.Revision != now.Revision)
+	if another {
+		o.rolloutOrder = x.sees(false).order
+	}
+	if another || now != nil && was.Step != now.Step {
+		o.stepOrder = x.sees(false).order
+	}
 }
 
 func sameOwner(a, b Owner) bool {
@@ -113,6 +154,7 @@ func (x *Index) DeleteOwner(uid types.UID) {
 	defer x.mu.Unlock()
 	if o := x.owners[uid]; o != nil {
 		o.known, o.Owner = false, Owner{}
+		o.rolloutOrder, o.stepOrder = 0, 0
 		for _, r := range o.nodes {
 			o.update(r.node, func(*nodeState) {})
 		}
@@ -180,7 +222,7 @@ func (x *Index) DeleteNode(name string) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := x.node(v1alpha1.LabelValue(name), name)
-	refs := x.changeNode(n, func() { n.exists, n.labels = false, nil; delete(n.notReady, "") })
+	refs := x.changeNode(n, func() { n.exists, n.labels = false, nil; delete(n.notReady, ""); delete(n.terminated, "") })
 	x.forgetNode(n)
 	return refs
 }
@@ -253,7 +295,7 @@ func (x *Index) changeNode(n *node, change func()) []Ref {
 func (x *Index) node(key, name string) *node {
 	n := x.nodes[key]
 	if n == nil {
-		n = &node{key: key, name: name, pods: map[types.UID]struct{}{}, notReady: map[types.UID]time.Time{}, terminated: map[types.UID]time.Time{}}
+		n = &node{key: key, name: name, pods: map[types.UID]struct{}{}, notReady: map[types.UID]time.Time{}, terminated: map[types.UID]termination{}}
 		x.nodes[key] = n
 	}
 	return n
@@ -277,7 +319,7 @@ func (x *Index) forgetOwner(uid types.UID) {
 
 // forgetNode removes a node that nothing refers to.
 func (x *Index) forgetNode(n *node) {
-	if n.exists || n.lingering != "" || len(n.pods) > 0 || len(n.conflicts)+len(n.runTimes) > 0 {
+	if n.exists || n.lingering != "" || len(n.pods) > 0 || n.inspected {
 		return
 	}
 	for _, o := range x.owners {

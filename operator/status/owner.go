@@ -15,6 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/operator/reports"
+	steps "github.com/bpfman/bpfman-operator/operator/rollout"
 )
 
 // Owner is what the index needs to know about a user object.
@@ -67,6 +68,8 @@ type nodeState struct {
 	// changes something.
 	reason  string
 	stalled bool
+	// reported is what that means for a rollout of the newest revision.
+	reported steps.Reported
 }
 
 // owner contains the reports about one object by node, and their sum. A change of a report has the same cost for
@@ -87,6 +90,9 @@ type owner struct {
 	// changing contains the nodes of a rollout that aren't healthy.
 	changing *btree.BTreeG[*nodeState]
 	canaries labels.Selector
+	// rolloutOrder and stepOrder are when the process learned of the rollout and of its step: see sighting. They are 0 if
+	// these began earlier.
+	rolloutOrder, stepOrder uint64
 }
 
 const treeDegree = 16
@@ -119,7 +125,7 @@ func (o *owner) update(n *node, change func(*nodeState)) bool {
 	r.selected = r.matching && n.runsAgent()
 	r.lost = r.matching && !n.reachable
 	r.changes = o.Rollout == nil || rollout.Changes(o.Rollout, rollout.Position(o.uid, n.name, n.labels, o.canaries))
-	r.outcome, r.reason, r.stalled = o.judge(r)
+	r.outcome, r.reason, r.stalled, r.reported = o.judge(r)
 	r.progress, r.trouble = o.progress(r)
 	o.count(r, +1)
 	if r.matching || len(r.reports) > 0 {
@@ -133,14 +139,15 @@ func (o *owner) update(n *node, change func(*nodeState)) bool {
 		before.reason != r.reason || before.stalled != r.stalled || before.progress != r.progress || before.trouble != r.trouble
 }
 
-// judge returns the combined result of the programs on a node, its reason, and whether it is stalled.
-func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool) {
+// judge returns the combined result of the programs on a node, its reason, whether it is stalled, and what it means for a
+// rollout.
+func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool, reported steps.Reported) {
 	generation := o.Generation
 	if !r.changes {
 		generation = o.Before
 	}
 	wanted := r.selected && !o.Deleting && generation != 0
-	done, linked, idly := 0, false, ""
+	done, linked, inPods, idly := 0, false, true, ""
 	for _, program := range r.reports {
 		p := program.State.Value()
 		fails, message := false, p.Message
@@ -161,21 +168,29 @@ func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool
 			done++
 			linked = linked || p.Linked
 		}
+		if fails && p.InPods {
+			done++
+		}
+		inPods = inPods && (!fails || p.InPods)
 		if fails && (result != failed || p.Stalled && !stalled) {
 			result, reason, stalled = failed, failure(p.Member, message), p.Stalled
 		}
 	}
 	switch {
+	case result == failed && !inPods:
+		return failed, reason, stalled, steps.Failed
+	case result == failed && done < o.Programs:
+		return failed, reason, stalled, steps.Nothing
 	case result == failed:
-		return failed, reason, stalled
+		return failed, reason, stalled, steps.FailedInPods
 	case !wanted:
-		return uncounted, "", false
+		return uncounted, "", false, steps.Nothing
 	case done < o.Programs:
-		return waiting, "", false
+		return waiting, "", false, steps.Nothing
 	case idly != "" && !linked:
-		return idle, idly, false
+		return idle, idly, false, steps.Attached
 	}
-	return attached, "", false
+	return attached, "", false, steps.Attached
 }
 
 // idleReasons are the reasons why there is nothing to attach to, by the type of a program's condition.
@@ -225,7 +240,10 @@ func (o *owner) count(r *nodeState, n int) {
 		o.sum.Reporting += n
 	}
 	switch r.progress {
-	case uninvolved, healthy:
+	case uninvolved:
+		return
+	case healthy:
+		o.sum.Changing.Healthy += n
 		return
 	case unsettled:
 		o.sum.Changing.Waiting += n

@@ -5,9 +5,9 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,46 +35,39 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 		return was, 0, nil
 	}
 	matching, err := r.rollouts(ctx, ref.Kind, o)
-	if kinds.Unread(err) {
-		if was == nil {
-			return nil, 0, nil // if there is a policy, there is an event
-		}
+	unread := (*kinds.UnreadError)(nil)
+	switch {
+	case errors.As(err, &unread) && unread.Err != nil && was == nil:
+		return nil, 0, nil // the definition or the permission is missing
+	case errors.As(err, &unread) && unread.Err != nil:
 		return was, unlistedRetry, nil
+	case err != nil:
+		return was, 0, err
+	case len(matching) == 0:
+		return nil, 0, nil
 	}
+	listed, err := r.isIndexed(ctx)
 	if err != nil {
 		return was, 0, err
 	}
+	in := r.input(o, summary, was, matching)
+	in.Nodes.Listed = listed
+	d := steps.Decide(was, in)
+	n := r.note(o.GetUID())
+	n.rollout = d.Memory
+	r.setNote(o.GetUID(), n)
 	switch {
-	case len(matching) == 0:
-		return nil, 0, nil
-	case len(matching) > 1 && hasFailed(o, was):
-		return was, 0, nil // it has to stay so after the contest
-	case len(matching) > 1:
-		return contested(was, matching), 0, nil
-	}
-	p := matching[0]
-	in := r.input(o, summary, p)
-	if was == nil || was.Hash != o.GetAnnotations()[rollout.Mark] {
-		next, err := r.begin(ctx, ref, summary, was, p.Name, in)
+	case d.Begins:
+		next, err := r.begin(ctx, ref, was, in)
 		return next, 0, err
+	case !listed:
+		return d.Status, unlistedRetry, nil
 	}
-	if !equality.Semantic.DeepEqual(was, summary.Rollout) {
-		return was, 0, nil // the sums are about an earlier step, and there is another event
-	}
-	current := was.DeepCopy()
-	current.Policy = p.Name
-	if current.State == v1alpha1.RolloutContested {
-		current.State, current.Message = v1alpha1.RolloutProgressing, ""
-		if current.Step == 0 { // it was complete
-			return steps.Complete(p.Name, steps.Numbered{Number: was.Revision, Hash: was.Hash}), 0, nil
-		}
-	}
-	next, again := steps.Next(current, in)
-	return next, again, nil
+	return d.Status, d.Again, nil
 }
 
 // begin begins the rollout of another revision.
-func (r *Reconciler) begin(ctx context.Context, ref Ref, summary Summary, was *v1alpha1.RolloutStatus, name string, in steps.Input) (*v1alpha1.RolloutStatus, error) {
+func (r *Reconciler) begin(ctx context.Context, ref Ref, was *v1alpha1.RolloutStatus, in steps.Input) (*v1alpha1.RolloutStatus, error) {
 	o, err := r.whole(ctx, ref)
 	if o == nil || err != nil {
 		return was, err
@@ -83,31 +76,21 @@ func (r *Reconciler) begin(ctx context.Context, ref Ref, summary Summary, was *v
 	if err != nil {
 		return was, err
 	}
-	keep, previous := int64(0), (*v1alpha1.RolloutRevision)(nil)
-	first := was == nil || was.Revision == 0
-	switch {
-	case first:
-	case was.Until == nil && was.Previous == nil: // all nodes have it
-		if previous, err = r.Revisions.Revision(ctx, o, was.Revision); err != nil {
+	number, previous := steps.Before(was)
+	if number != 0 && previous == nil {
+		if previous, err = r.Revisions.Revision(ctx, o, number); err != nil {
 			return was, err
 		}
-		if previous == nil {
-			return lost(was), nil
+		// Others than the operator can write ControllerRevisions. The status says which revision the nodes ran.
+		if previous == nil || hashOf(previous) != was.Hash {
+			return steps.Lost(was), nil
 		}
-		keep = was.Revision
-	case was.Previous != nil:
-		previous, keep = was.Previous, was.Previous.Revision
 	}
-	number, err := r.Revisions.Record(ctx, ref.Kind, o, revision, keep)
+	recorded, err := r.Revisions.Record(ctx, ref.Kind, o, revision, number)
 	if err != nil {
 		return was, err
 	}
-	// An object that nodes run already was there before the policy. A revision that all nodes run is there too.
-	back := previous != nil && same(previous, revision)
-	if first && summary.Reporting > 0 || back {
-		return steps.Complete(name, number), nil
-	}
-	return steps.Begin(name, number, previous, in), nil
+	return steps.Start(was, recorded, previous, previous != nil && hashOf(previous) == revision.Hash(), in), nil
 }
 
 // whole reads an object, which isn't complete in the cache. It returns nil if the object doesn't exist. The operator has no
@@ -131,98 +114,80 @@ func (r *Reconciler) whole(ctx context.Context, ref Ref) (v1alpha1.UserObject, e
 	return found, err
 }
 
-func same(stored *v1alpha1.RolloutRevision, revision rollout.Revision) bool {
+// hashOf returns the hash of a stored revision, or "" if it can't be decoded.
+func hashOf(stored *v1alpha1.RolloutRevision) string {
 	parsed, err := rollout.Parse(stored.Object.Raw)
-	return err == nil && parsed.Hash() == revision.Hash()
-}
-
-// lost returns the state of an object whose last revision was deleted. Without it, nodes that aren't to change yet
-// wouldn't know what to run, so all keep what they run.
-func lost(was *v1alpha1.RolloutStatus) *v1alpha1.RolloutStatus {
-	s := was.DeepCopy()
-	s.State = v1alpha1.RolloutHalted
-	s.Message = fmt.Sprintf("the ControllerRevision of revision %d doesn't exist, so no node changes until you delete the RolloutPolicy", was.Revision)
-	return s
-}
-
-// hasFailed reports whether the rollout of an object's revision has failed, so that nothing changes until somebody edits
-// the object, or resumes the rollout.
-func hasFailed(o v1alpha1.UserObject, was *v1alpha1.RolloutStatus) bool {
-	switch {
-	case was == nil || was.Hash != o.GetAnnotations()[rollout.Mark]:
-		return false
-	case was.State == v1alpha1.RolloutHalted:
-		return was.Position() != o.GetAnnotations()[v1alpha1.AnnotationRolloutResumed]
+	if err != nil {
+		return ""
 	}
-	return was.State == v1alpha1.RolloutUndone
-}
-
-func contested(was *v1alpha1.RolloutStatus, matching []*policy.Rollout) *v1alpha1.RolloutStatus {
-	s := &v1alpha1.RolloutStatus{}
-	if was != nil {
-		s = was.DeepCopy()
-	}
-	names := make([]string, len(matching))
-	for i, p := range matching {
-		names[i] = p.Name
-	}
-	slices.Sort(names)
-	s.State, s.Policy = v1alpha1.RolloutContested, ""
-	s.Message = "the RolloutPolicies " + strings.Join(names, ", ") + " match the object, so no node changes until only one does"
-	return s
+	return parsed.Hash()
 }
 
 // rollouts returns the RolloutPolicies that match an object.
-func (r *Reconciler) rollouts(ctx context.Context, kind string, o v1alpha1.UserObject) ([]*policy.Rollout, error) {
+func (r *Reconciler) rollouts(ctx context.Context, kind string, o v1alpha1.UserObject) ([]steps.Policy, error) {
 	var all v1alpha1.RolloutPolicyList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list RolloutPolicies: %w", err)
 	}
-	var matching []*policy.Rollout
+	var matching []steps.Policy
 	for i := range all.Items {
 		if kinds.Undecodable(&all.Items[i]) != "" {
 			continue // the API server doesn't accept such a policy
 		}
 		if p := policy.CompileRollout(&all.Items[i]); p.Matches(kind, o) {
-			matching = append(matching, p)
+			matching = append(matching, steps.Policy{Name: p.Name, Created: all.Items[i].CreationTimestamp.Time, Spec: p.Spec})
 		}
 	}
 	return matching, nil
 }
 
-func (r *Reconciler) input(o v1alpha1.UserObject, summary Summary, p *policy.Rollout) steps.Input {
-	canaries := rollout.Canaries(p.Spec.Canaries)
-	healthy, waiting := r.since(o, summary)
-	return steps.Input{
-		Policy: p.Spec, Now: r.Clock.Now(), HealthySince: healthy, WaitingSince: waiting,
-		Paused: o.GetAnnotations()[v1alpha1.AnnotationRolloutPaused] == "true", Resumed: o.GetAnnotations()[v1alpha1.AnnotationRolloutResumed],
-		Nodes: steps.Nodes{
-			Matching: summary.Matching, Selected: summary.Selected, Waiting: summary.Changing.Waiting, Failed: summary.Changing.Failed,
-			Names:     summary.Changing.Names,
-			Positions: func() []int64 { return r.index.Positions(o.GetUID(), canaries) },
-		},
+// input returns what decisions about an object depend on, except for whether all nodes are listed.
+func (r *Reconciler) input(o v1alpha1.UserObject, summary Summary, was *v1alpha1.RolloutStatus, matching []steps.Policy) steps.Input {
+	annotations := o.GetAnnotations()
+	in := steps.Input{
+		Policies: matching, Hash: annotations[rollout.Mark], Now: r.Clock.Now(), Memory: r.note(o.GetUID()).rollout,
+		Paused: annotations[v1alpha1.AnnotationRolloutPaused] == "true", Resumed: annotations[v1alpha1.AnnotationRolloutResumed],
 	}
+	counts := o.GetStatus().Nodes
+	in.Adopted = steps.Past{
+		Observed: counts != nil && counts.Attached+counts.Idle+counts.Failed > 0, Reporting: summary.Reporting,
+		Created: o.GetCreationTimestamp().Time, Policy: matching[0].Created,
+	}.Adopted()
+	canaries := rollout.Canaries(matching[0].Spec.Canaries)
+	in.Nodes = steps.Nodes{
+		// Otherwise, the numbers are about an earlier step, and there is another event.
+		Current:  equality.Semantic.DeepEqual(was, summary.Rollout),
+		Matching: summary.Matching, Selected: summary.Selected,
+		Healthy: summary.Changing.Healthy, Waiting: summary.Changing.Waiting, Failed: summary.Changing.Failed, Names: summary.Changing.Names,
+		Positions: func() []int64 { return r.index.Positions(o.GetUID(), canaries) },
+	}
+	return in
 }
 
-// since returns since when all nodes of the current step are healthy, and since when nodes of a step wait that were all
-// healthy before, or zero, as far as this process knows.
-func (r *Reconciler) since(o v1alpha1.UserObject, summary Summary) (healthy, waiting time.Time) {
-	n := r.note(o.GetUID())
-	current, step := "", ""
-	if summary.Rollout != nil {
-		current = summary.Rollout.Position()
+// isIndexed reports whether the index has all nodes, agents, and what inspectors say about objects. Events fill the index,
+// and it can lack some after the operator's start. Absent nodes would then look like deleted ones.
+func (r *Reconciler) isIndexed(ctx context.Context) (bool, error) {
+	if r.indexed.Load() {
+		return true, nil
 	}
-	if summary.Changing.Waiting == 0 {
-		step, n.settledStep = current, current
+	var nodes corev1.NodeList
+	var agents corev1.PodList
+	inspected := &metav1.PartialObjectMetadataList{}
+	inspected.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.NodeKind.Name + "List"))
+	for _, list := range []client.ObjectList{&nodes, &agents, inspected} {
+		err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy)
+		if kinds.Unread(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("list what rollouts depend on: %w", err)
+		}
 	}
-	if n.healthyStep != step || n.healthySince.IsZero() {
-		n.healthyStep, n.healthySince = step, r.Clock.Now()
+	if !r.index.Has(nodes.Items, agents.Items, inspected.Items) {
+		return false, nil
 	}
-	r.setNote(o.GetUID(), n)
-	if step != current && n.settledStep == current {
-		waiting = n.healthySince
-	}
-	return n.healthySince, waiting
+	r.indexed.Store(true) // events follow about what changes
+	return true, nil
 }
 
 // policyEvents enqueues the objects of all kinds if a RolloutPolicy has changed.

@@ -5,9 +5,13 @@ package status
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,50 +23,13 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
+	steps "github.com/bpfman/bpfman-operator/operator/rollout"
 )
-
-// Nodes that were healthy in a step, or join it, wait from then on. Those of a new step wait since it began.
-func TestSinceWhenNodesWait(t *testing.T) {
-	began := time.Unix(1000, 0)
-	r, clock, _ := newReconciler(NewIndex())
-	clock.SetTime(began)
-	r.index.SetOwner(ref, uid, everywhere(2))
-	object := &v1alpha1.TcxProgram{}
-	object.UID = uid
-	for i, round := range []struct {
-		step             int32
-		waits            int
-		healthy, waiting time.Duration // since the beginning; 0 for never
-	}{
-		{step: 1, waits: 1},
-		{step: 1, waits: 1},
-		{step: 1, healthy: 2 * time.Hour},
-		{step: 1, healthy: 2 * time.Hour},
-		{step: 1, waits: 1, waiting: 4 * time.Hour},
-		{step: 1, waits: 2, waiting: 4 * time.Hour},
-		{step: 1, healthy: 6 * time.Hour},
-		{step: 2, waits: 1},
-		{step: 2, healthy: 8 * time.Hour},
-	} {
-		summary := Summary{Rollout: &v1alpha1.RolloutStatus{Revision: 2, Step: round.step}, Changing: Changing{Waiting: round.waits}}
-		healthy, waiting := r.since(object, summary)
-		if round.waits == 0 && !healthy.Equal(began.Add(round.healthy)) {
-			t.Errorf("round %d: healthy since %s, want %s", i, healthy.Sub(began), round.healthy)
-		}
-		if round.waiting == 0 && !waiting.IsZero() || round.waiting != 0 && !waiting.Equal(began.Add(round.waiting)) {
-			t.Errorf("round %d: nodes wait since %s, want %s", i, waiting.Sub(began), round.waiting)
-		}
-		clock.Step(time.Hour)
-	}
-}
 
 // A second policy, which somebody creates by mistake and deletes, neither makes a rollout go on that has failed, nor ends
 // one.
 func TestContestOfARollout(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.Install(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := newScheme(t)
 	policy := func(name string) *v1alpha1.RolloutPolicy {
 		return &v1alpha1.RolloutPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -74,7 +41,7 @@ func TestContestOfARollout(t *testing.T) {
 	at := metav1.NewTime(time.Unix(0, 0))
 	status := func(state v1alpha1.RolloutState, step int32, until *int64) *v1alpha1.RolloutStatus {
 		return &v1alpha1.RolloutStatus{
-			State: state, Message: "said before", Hash: "hash", Revision: 2, Step: step, Nodes: step, Until: until,
+			State: state, Message: "said before", Revision: 2, Step: step, Nodes: step, Until: until,
 			Started: &at, StepStarted: &at, Previous: &v1alpha1.RolloutRevision{Revision: 1},
 		}
 	}
@@ -87,17 +54,23 @@ func TestContestOfARollout(t *testing.T) {
 		"halted":              {before: status(v1alpha1.RolloutHalted, 1, new(int64(1<<32))), want: v1alpha1.RolloutHalted},
 		"halted, and resumed": {before: status(v1alpha1.RolloutHalted, 1, new(int64(1<<32))), resumed: "2/1", want: v1alpha1.RolloutProgressing},
 		"in the last step":    {before: status(v1alpha1.RolloutProgressing, 3, nil), want: v1alpha1.RolloutProgressing},
-		"complete":            {before: &v1alpha1.RolloutStatus{State: v1alpha1.RolloutComplete, Hash: "hash", Revision: 2}, want: v1alpha1.RolloutComplete},
+		"complete":            {before: &v1alpha1.RolloutStatus{State: v1alpha1.RolloutComplete, Revision: 2}, want: v1alpha1.RolloutComplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _, _ := newReconciler(cluster(t, "a", "b", "c"))
 			object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{
-				Name: ref.Name, UID: uid, Generation: 2,
-				Annotations: map[string]string{rollout.Mark: "hash", v1alpha1.AnnotationRolloutResumed: test.resumed},
+				Name: ref.Name, UID: uid, Generation: 2, Annotations: map[string]string{v1alpha1.AnnotationRolloutResumed: test.resumed},
 			}}
+			revision, err := rollout.RevisionOf(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rollout.MarkObject(object) // as in the cache
+			test.before.Hash = revision.Hash()
 			status := test.before.DeepCopy()
 			next := func(policies ...runtime.Object) {
 				r.Client = fake.NewClientBuilder().WithScheme(scheme).WithRuntimeObjects(policies...).Build()
+				r.indexed.Store(true)
 				owner := everywhere(2)
 				owner.Rollout, owner.Before = status, 1
 				r.index.SetOwner(ref, uid, owner)
@@ -120,24 +93,139 @@ func TestContestOfARollout(t *testing.T) {
 	}
 }
 
-// After a start, the RolloutPolicies can be listed after everything else. If there are none, no event follows that ends a
-// rollout.
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.Install(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+// After a start, the RolloutPolicies can be listed after everything else. If they can't be listed at all, objects that had
+// none aren't held up.
 func TestRolloutWhosePoliciesAreNotListedYet(t *testing.T) {
 	r, _, _ := newReconciler(cluster(t, "a"))
+	unread := &kinds.UnreadError{Kind: "RolloutPolicy"}
 	r.Client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return &kinds.UnreadError{Kind: "RolloutPolicy"}
-		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return unread },
 	})
 	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: 2}}
 	status := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutPaused}
 	for _, was := range []*v1alpha1.RolloutStatus{status, nil} {
+		if is, _, err := r.rollout(t.Context(), ref, object, Summary{Generation: 2}, was); is != was || !kinds.Unread(err) {
+			t.Errorf("%+v, %v, want %+v, and that nothing is written", is, err, was)
+		}
+	}
+	unread.Err = errors.New("forbidden")
+	for _, was := range []*v1alpha1.RolloutStatus{status, nil} {
 		is, again, err := r.rollout(t.Context(), ref, object, Summary{Generation: 2}, was)
-		if is != was || err != nil {
-			t.Errorf("%+v, %v, want %+v", is, err, was)
+		if is != was || err != nil || (again != 0) != (was != nil) {
+			t.Errorf("%+v is %+v, and decided about after %s: %v", was, is, again, err)
 		}
-		if (again != 0) != (was != nil) {
-			t.Errorf("%+v is decided about after %s", was, again)
+	}
+}
+
+// After a start, the cache can have the nodes before the index does. A rollout that would be over without nodes stays as it is.
+func TestRolloutWhoseNodesAreNotIndexedYet(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Namespace: "bpfman", UID: "agent-a"}, Spec: corev1.PodSpec{NodeName: "a"}}
+	inspected := &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{v1alpha1.AnnotationObjectHealth: "{}"}}}
+	policy := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "first"}}
+	policy.Spec.Steps = []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid, Generation: 2}}
+	rollout.MarkObject(object)
+	at := metav1.NewTime(time.Unix(0, 0))
+	status := &v1alpha1.RolloutStatus{
+		State: v1alpha1.RolloutHalted, Hash: object.Annotations[rollout.Mark], Revision: 2, Step: 1, Nodes: 1, Until: new(int64(1)),
+		Started: &at, StepStarted: &at, Policy: policy.Name,
+	}
+	x := NewIndex()
+	r, _, _ := newReconciler(x)
+	r.Client = fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(node, agent, inspected, policy).Build()
+	object.Annotations[v1alpha1.AnnotationRolloutResumed] = "2/1"
+	decide := func() *v1alpha1.RolloutStatus {
+		owner := everywhere(2)
+		owner.Rollout = status
+		x.SetOwner(ref, uid, owner)
+		summary, _ := x.Summary(uid)
+		next, again, err := r.rollout(t.Context(), ref, object, summary, status)
+		if err != nil || again == 0 && next == status {
+			t.Fatalf("decided again after %s: %v", again, err)
 		}
+		return next
+	}
+	for what, learn := range map[int]func(){
+		1: func() { x.SetNode("a", nil, true) }, 2: func() { x.AddAgent("a", "agent-a") }, 3: func() { x.SetHealth("a", rollout.Health{}) },
+	} {
+		if next := decide(); next != status {
+			t.Fatalf("before event %d, the rollout is %+v", what, next)
+		}
+		learn()
+	}
+	if next := decide(); next == status || next.Step != 2 {
+		t.Errorf("when everything is known, the rollout is %+v", next)
+	}
+}
+
+// Others than the operator can write ControllerRevisions. What nodes ran is in the status.
+func TestRolloutFromARevisionThatSomebodyChanged(t *testing.T) {
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid, Generation: 2}}
+	before := object.DeepCopy()
+	before.Spec.BpfFunctionName = "before"
+	ran, err := rollout.RevisionOf(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := before.DeepCopy()
+	forged.Spec.BpfFunctionName = "forged"
+	was := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutComplete, Hash: ran.Hash(), Revision: 1}
+	for name, test := range map[string]struct {
+		stored *v1alpha1.TcxProgram
+		want   v1alpha1.RolloutState
+	}{
+		"the same": {before, v1alpha1.RolloutProgressing}, "another": {forged, v1alpha1.RolloutHalted}, "none": {nil, v1alpha1.RolloutHalted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := newScheme(t)
+			must(t, appsv1.AddToScheme(scheme))
+			objects := []client.Object{object.DeepCopy()}
+			if test.stored != nil {
+				objects = append(objects, stored(t, test.stored, ran.Hash()))
+			}
+			r, _, _ := newReconciler(cluster(t, "a", "b"))
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+				WithIndex(&v1alpha1.TcxProgram{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).Build()
+			r.Client, r.Live, r.Revisions = c, c, &steps.History{Client: c, Reader: c, Namespace: "bpfman"}
+			policies := []steps.Policy{{Name: "first", Spec: &v1alpha1.RolloutPolicySpec{Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}}}}
+			summary, _ := r.index.Summary(uid)
+			next, err := r.begin(t.Context(), ref, was, r.input(object, summary, was, policies))
+			if err != nil || next.State != test.want {
+				t.Errorf("%+v, %v, want %s", next, err, test.want)
+			}
+		})
+	}
+}
+
+// stored returns the first ControllerRevision of an object, with a label that says it has a hash.
+func stored(t *testing.T, o *v1alpha1.TcxProgram, hash string) *appsv1.ControllerRevision {
+	t.Helper()
+	revision, err := rollout.RevisionOf(o)
+	must(t, err)
+	data, err := json.Marshal(revision)
+	must(t, err)
+	return &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "first", Namespace: "bpfman", Labels: map[string]string{v1alpha1.LabelRevisionOf: string(o.UID), v1alpha1.LabelRevisionHash: hash},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o, v1alpha1.SchemeGroupVersion.WithKind(ref.Kind))},
+		},
+		Data: runtime.RawExtension{Raw: data}, Revision: 1,
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -115,7 +115,7 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message s
 		condition, message = v1alpha1.ProgramReconcileError, "The object can't be read, and its programs stay loaded: "+s.Undecodable
 	case s.Invalid != "":
 		condition, message = v1alpha1.ProgramReconcileError, "The node selector is invalid: "+s.Invalid
-	case s.Rollout != nil && s.Rollout.State != v1alpha1.RolloutComplete:
+	case s.Rollout != nil && s.Rollout.State != v1alpha1.RolloutComplete && !s.awaitsNodes():
 		condition, message = s.rollout()
 	case s.Waiting > 0:
 		condition, message = v1alpha1.ProgramNotYetLoaded, s.attached()+", waiting for "+list(s.WaitingFor, s.Waiting)
@@ -137,6 +137,12 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message s
 		condition, message = v1alpha1.ProgramReconcileSuccess, s.attached()+s.remarks()
 	}
 	return condition, shorten.Middle(message, maxMessage)
+}
+
+// awaitsNodes reports whether a rollout has nothing to do, because no node matches. The object is Ready then, as without a
+// RolloutPolicy, and nodes that match later get the revision in steps.
+func (s Summary) awaitsNodes() bool {
+	return s.Matching == 0 && s.Rollout.State == v1alpha1.RolloutProgressing
 }
 
 // rollout returns the condition during a rollout.

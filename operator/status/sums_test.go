@@ -27,6 +27,7 @@ type world struct {
 	nodes   map[string]*worldNode
 	owners  map[types.UID]*worldOwner
 	reports map[types.UID]*v1alpha1.BpfProgram
+	events  int
 }
 
 type worldNode struct {
@@ -34,15 +35,27 @@ type worldNode struct {
 	labels                   map[string]string
 	// unready and agentUnready are since when the node and its agent aren't ready.
 	unready, agentUnready time.Time
-	// terminated is when a container of the agent's pod did. conflicts are those that the inspector reports.
-	terminated time.Time
-	conflicts  []rollout.Conflict
+	// terminated is when a container of the agent's pod did, and termination when that became known. conflicts are those
+	// that the inspector reports, and conflicted is when they became known, by object.
+	terminated  time.Time
+	termination moment
+	conflicts   []rollout.Conflict
+	inspected   bool
+	conflicted  map[string]moment
+}
+
+// moment is when something became known, by the number of the event. The first that is known of a node or pod can be old.
+type moment struct {
+	event int
+	first bool
 }
 
 type worldOwner struct {
 	ref   Ref
 	known bool
 	spec  Owner
+	// step is when the step of its rollout became known, or 0 if it began earlier.
+	step int
 }
 
 // TestSums compares the sums, which come from compact reports and are updated by each event, with sums of the
@@ -73,7 +86,7 @@ func TestSums(t *testing.T) {
 func newWorld() *world {
 	w := &world{nodes: map[string]*worldNode{}, owners: map[types.UID]*worldOwner{}, reports: map[types.UID]*v1alpha1.BpfProgram{}}
 	for i := range 8 {
-		w.nodes[fmt.Sprintf("node-%d", i)] = &worldNode{}
+		w.nodes[fmt.Sprintf("node-%d", i)] = &worldNode{conflicted: map[string]moment{}}
 	}
 	for i := range 3 {
 		name := fmt.Sprintf("prog-%d", i)
@@ -88,6 +101,7 @@ func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[ty
 	node := slices.Sorted(maps.Keys(w.nodes))[random.IntN(len(w.nodes))]
 	uid := slices.Sorted(maps.Keys(w.owners))[random.IntN(len(w.owners))]
 	n, o := w.nodes[node], w.owners[uid]
+	w.events++
 	switch what := random.IntN(23); what {
 	case 20:
 		if !n.exists {
@@ -100,7 +114,11 @@ func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[ty
 		if !n.agent {
 			return "nothing"
 		}
+		before := n.terminated
 		n.agentUnready, n.terminated = randomTime(random), randomTime(random)
+		if n.termination.event == 0 || !before.Equal(n.terminated) {
+			n.termination = moment{w.events, n.termination.event == 0}
+		}
 		x.SetReadiness(node, types.UID("agent-"+node), n.agentUnready, n.terminated)
 		return fmt.Sprintf("the agent of %s is unready since %v, and terminated at %v", node, n.agentUnready, n.terminated)
 	case 22:
@@ -108,7 +126,11 @@ func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[ty
 		if random.IntN(2) == 0 {
 			since := metav1.NewTime(started.Add(time.Duration(random.IntN(3)-1) * time.Second))
 			n.conflicts = []rollout.Conflict{{BpfNodeOwner: v1alpha1.BpfNodeOwner{Kind: o.ref.Kind, Name: o.ref.Name}, Since: since, Message: "another program is first"}}
+			if _, known := n.conflicted[o.ref.Name]; !known {
+				n.conflicted[o.ref.Name] = moment{w.events, !n.inspected}
+			}
 		}
+		n.inspected = true
 		x.SetHealth(node, rollout.Health{Conflicts: n.conflicts})
 		return fmt.Sprintf("%s has conflicts: %v", node, n.conflicts)
 	case 0:
@@ -126,20 +148,24 @@ func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[ty
 			x.AddAgent(node, types.UID("agent-"+node))
 		} else if x.RemoveAgent(node, types.UID("agent-"+node)) {
 			x.SettleAgent(node, types.UID("agent-"+node))
-			n.agentUnready, n.terminated = time.Time{}, time.Time{}
+			n.agentUnready, n.terminated, n.termination = time.Time{}, time.Time{}, moment{}
 		}
 		return fmt.Sprintf("%s has an agent: %v", node, n.agent)
 	case 7:
-		o.known, o.spec = false, Owner{}
+		o.known, o.spec, o.step = false, Owner{}, 0
 		x.DeleteOwner(uid)
 		return string(uid) + " goes"
 	case 8, 9, 10:
+		before, wasKnown := o.spec.Rollout, o.known
 		o.known, o.spec = true, Owner{
 			Generation: o.spec.Generation + 1, Deleting: random.IntN(5) == 0, Programs: random.IntN(3),
 			Selector: []labels.Selector{labels.Everything(), labels.SelectorFromSet(labels.Set{"zone": "a"}), nil}[random.IntN(3)],
 		}
 		if o.spec.Rollout = randomRollout(random); o.spec.Rollout != nil && random.IntN(2) == 0 {
 			o.spec.Before = o.spec.Generation - 1
+		}
+		if now := o.spec.Rollout; wasKnown && now != nil && (before == nil || before.Step != now.Step) {
+			o.step = w.events
 		}
 		x.SetOwner(o.ref, uid, o.spec)
 		return fmt.Sprintf("%s is %+v", uid, o.spec)
@@ -180,7 +206,7 @@ func randomRollout(random *rand.Rand) *v1alpha1.RolloutStatus {
 	if random.IntN(2) == 0 {
 		return nil
 	}
-	s := &v1alpha1.RolloutStatus{Started: &metav1.Time{Time: started}, StepStarted: &metav1.Time{Time: started}, Canaries: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}}
+	s := &v1alpha1.RolloutStatus{Step: random.Int32N(2), Started: &metav1.Time{Time: started}, StepStarted: &metav1.Time{Time: started}, Canaries: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}}
 	if random.IntN(4) > 0 {
 		s.Until = new(random.Int64N(1 << 33))
 	}
@@ -252,20 +278,25 @@ func (w *world) sum(uid types.UID) Summary {
 		if w.reporting(uid, node) {
 			s.Reporting++
 		}
-		if involved := runs || !n.reachable && n.unready.After(started); changes && o.spec.Rollout != nil && matches && involved {
+		if changes && o.spec.Rollout != nil && matches && runs && !o.spec.Deleting {
 			switch {
-			case runs && len(stalled)+len(failures) > 0:
+			case len(stalled)+len(failures) > 0:
 				s.Changing.Failed++
 				broken = append(broken, node+": "+slices.Concat(stalled, failures)[0])
-			case !runs || wanted && done < o.spec.Programs || !n.unready.IsZero() || !n.agentUnready.IsZero():
+			case wanted && done < o.spec.Programs || !n.unready.IsZero() || !n.agentUnready.IsZero():
 				s.Changing.Waiting++
 				unsettled = append(unsettled, node)
-			case !n.terminated.Before(started):
+			case !n.terminated.IsZero() && !n.termination.first && n.termination.event > o.step:
 				s.Changing.Failed++
 				broken = append(broken, node+": the agent or the daemon terminated at "+n.terminated.UTC().Format(time.RFC3339))
-			case slices.ContainsFunc(n.conflicts, func(c rollout.Conflict) bool { return c.Name == o.ref.Name && !c.Since.Time.Before(started) }):
+			case slices.ContainsFunc(n.conflicts, func(c rollout.Conflict) bool {
+				at := n.conflicted[o.ref.Name]
+				return c.Name == o.ref.Name && !at.first && at.event > o.step
+			}):
 				s.Changing.Failed++
 				broken = append(broken, node+": another program is first")
+			default:
+				s.Changing.Healthy++
 			}
 		}
 		switch {

@@ -7,9 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -20,28 +24,20 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
-// staged creates a policy that matches the objects with the label rollout and the node's name, and waits until the agent
-// knows it.
-func (n *node) staged() *v1alpha1.RolloutPolicy {
-	n.t.Helper()
+// policy returns a policy that matches the objects with the label rollout and the node's name.
+func (n *node) policy() *v1alpha1.RolloutPolicy {
 	p := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
 	p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"rollout": n.name}}
 	p.Spec.Steps = []v1alpha1.RolloutStep{{Nodes: intstr.FromInt(1)}}
-	n.create(p)
-	n.watchesPolicies()
 	return p
 }
 
-func (n *node) watchesPolicies() {
+// staged creates the policy. Agents don't watch policies yet.
+func (n *node) staged() *v1alpha1.RolloutPolicy {
 	n.t.Helper()
-	n.eventually("the agent to watch policies", func() error {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if !n.watched["rolloutpolicies"] {
-			return errors.New("it doesn't")
-		}
-		return nil
-	})
+	p := n.policy()
+	n.create(p)
+	return p
 }
 
 // decides writes the status of a rollout, as the operator does. The node has the newest revision if turn is true.
@@ -154,6 +150,56 @@ func TestRollout(t *testing.T) {
 	n.holds(name + " v2 syscalls/sys_enter_openat")
 }
 
+// An object that is applied together with the first RolloutPolicy of the cluster is held, whichever comes first, and whether
+// or not an operator tells the agents that there is a policy. A change that is applied with it is held too.
+func TestRolloutWithTheFirstPolicy(t *testing.T) {
+	for name, order := range map[string]func(n *node, policy, object func()){
+		"policy-first": func(_ *node, policy, object func()) { policy(); object() },
+		"object-first": func(_ *node, policy, object func()) { object(); policy() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := start(t)
+			changed := n.tracepoint("changed", "v1", "syscalls/sys_enter_kill")
+			changed.Labels = map[string]string{"rollout": n.name}
+			n.create(changed)
+			n.holds("TracepointProgram/changed v1 syscalls/sys_enter_kill")
+			created := n.tracepoint("created", "v1", "syscalls/sys_enter_openat")
+			created.Labels = changed.Labels
+			var loads atomic.Int32
+			n.daemon.SetFault(func(_ string, request proto.Message, _ bool) error {
+				if in, is := request.(*gobpfman.LoadRequest); is && strings.HasPrefix(in.GetInfo()[0].GetName(), "v") {
+					loads.Add(1)
+				}
+				return nil
+			})
+			order(n, func() { n.create(n.policy()) }, func() {
+				n.create(created)
+				n.change(changed, func() { changed.Spec.BpfFunctionName = "v2" })
+			})
+			n.passes()
+			if loads.Load() > 0 {
+				t.Error("something was loaded before the operator decided")
+			}
+			n.holds("TracepointProgram/changed v1 syscalls/sys_enter_kill")
+			n.decides(created, true, nil)
+			n.holds("TracepointProgram/changed v1 syscalls/sys_enter_kill", "TracepointProgram/created v1 syscalls/sys_enter_openat")
+		})
+	}
+}
+
+// Whoever can write a status can't choose what a node runs: without a policy, the previous revision in it isn't loaded.
+func TestRolloutThatOnlyTheStatusNames(t *testing.T) {
+	n := start(t)
+	o := n.tracepoint("named", "v1", "syscalls/sys_enter_kill")
+	n.create(o)
+	n.holds("TracepointProgram/named v1 syscalls/sys_enter_kill")
+	forged := o.DeepCopy()
+	forged.Spec.BpfFunctionName = "forged"
+	n.decides(o, false, forged)
+	n.passes()
+	n.holds("TracepointProgram/named v1 syscalls/sys_enter_kill")
+}
+
 // A node that failed to load the newest revision loads no earlier one while the operator hasn't decided.
 func TestRolloutAfterAFailedRevision(t *testing.T) {
 	n := start(t)
@@ -173,7 +219,6 @@ func TestRolloutAfterAFailedRevision(t *testing.T) {
 	n.daemon = daemontest.New(t.TempDir()) // a reboot
 	n.fails("rejected")
 	n.startAgent()
-	n.watchesPolicies()
 	n.change(o, func() { o.Spec.Names = []string{"syscalls/sys_enter_openat"} }) // held
 	n.passes()
 	if held := n.daemon.Programs(); len(held) > 0 {
@@ -196,7 +241,6 @@ func TestRolloutOfConfirmedRevisions(t *testing.T) {
 	n.crash()
 	n.confirm = time.Hour
 	n.startAgent()
-	n.watchesPolicies()
 	n.decides(o, true, nil)
 	n.runs("good eth0")
 	n.passes()

@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -104,7 +105,7 @@ func (f *fleet) act(ctx context.Context) error {
 		return err
 	}
 	for _, node := range f.nodes {
-		a, err := rollout.Assign("TracepointProgram", f.object, true, node.Name, node.Labels)
+		a, err := rollout.Assign("TracepointProgram", f.object, rollout.Staged, node.Name, node.Labels)
 		if err != nil {
 			return err
 		}
@@ -300,6 +301,48 @@ func TestRolloutUndoes(t *testing.T) {
 	f.condition(v1alpha1.ProgramReconcileError, v1alpha1.Stalled, "Rollout undone")
 }
 
+// Agents that don't know of a policy can run an object that was applied together with it. The steps aren't skipped.
+func TestRolloutOfAnObjectAppliedWithItsPolicy(t *testing.T) {
+	f := newFleet(t, "together", 3)
+	f.policy("together", nil)
+	create(t, f.c, f.object)
+	for _, node := range f.nodes {
+		report(t, f.c, f.object, node.Name, v1alpha1.BpfProgCondLoaded.Condition())
+		f.runs[node.Name], f.generations[node.Name] = "v1", f.object.Generation
+	}
+	f.is(v1alpha1.RolloutPaused, "v1,,", "step 1 is complete")
+}
+
+// A halted rollout stays halted while no node matches, and a canary that is replaced doesn't count as healthy.
+func TestRolloutOfNodesThatGo(t *testing.T) {
+	f := newFleet(t, "goes", 3)
+	f.policy("goes", func(s *v1alpha1.RolloutPolicySpec) { s.Steps[0].UntilResumed, s.Steps[1].UntilResumed = false, false })
+	create(t, f.c, f.object)
+	f.is(v1alpha1.RolloutComplete, "v1,v1,v1", "")
+	f.breaks = func(function, _ string) bool { return function == "bad" }
+	f.edit(func() { f.object.Spec.BpfFunctionName = "bad" })
+	f.is(v1alpha1.RolloutHalted, "bad,v1,v1", "")
+	labelled := func(pool string) {
+		for _, node := range f.nodes {
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"pool":%q}}}`, pool))
+			must.Succeed(t, f.c.Patch(t.Context(), node, patch))
+		}
+	}
+	labelled("elsewhere")
+	envtest.Eventually(t, "no node matches", func(ctx context.Context) error {
+		err := f.c.Get(ctx, client.ObjectKeyFromObject(f.object), f.object)
+		if err != nil || f.object.Status.Nodes.Selected > 0 {
+			return fmt.Errorf("%w: %+v", err, f.object.Status.Nodes)
+		}
+		return nil
+	})
+	if state := f.object.Status.Rollout.State; state != v1alpha1.RolloutHalted {
+		t.Errorf("without nodes, the rollout is %s", state)
+	}
+	labelled(f.pool)
+	f.is(v1alpha1.RolloutHalted, "bad,v1,v1", "")
+}
+
 // A node that isn't ready after the change stops the rollout.
 func TestRolloutAwaitsReadyNodes(t *testing.T) {
 	f := newFleet(t, "ready", 3)
@@ -361,11 +404,14 @@ func TestRolloutHealth(t *testing.T) {
 	f.is(v1alpha1.RolloutHalted, "v1,v1,", "1 of 2 nodes with revision 1 aren't healthy (health-2: the agent or the daemon terminated at ")
 
 	f.edit(func() { f.object.Spec.BpfFunctionName = "v2" })
+	f.is(v1alpha1.RolloutPaused, "v2,,", "step 1 is complete") // it terminated before
+	f.runsSince("health-2", &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(time.Unix(1, 0))})
 	f.is(v1alpha1.RolloutHalted, "v2,,", "the agent or the daemon terminated at ")
-	f.runsSince("health-2", nil)
-	slow := []rollout.RunTime{{Program: programID, Loaded: fast[0].Loaded, Average: 201, Previous: 100}}
-	f.inspects("health-2", rollout.Health{RunTimes: slow})
+
 	f.edit(func() { f.object.Spec.BpfFunctionName = "v3" })
+	f.is(v1alpha1.RolloutPaused, "v3,,", "step 1 is complete")
+	slow := []rollout.RunTime{{Program: programID, Loaded: metav1.NewTime(time.Now().Add(2 * time.Hour)), Average: 201, Previous: 100}}
+	f.inspects("health-2", rollout.Health{RunTimes: slow})
 	f.is(v1alpha1.RolloutHalted, "v3,,", "health-2: a run takes 201 ns on average, and 100 ns in the previous revision")
 }
 
@@ -378,6 +424,15 @@ func TestRolloutPolicies(t *testing.T) {
 		report(t, f.c, f.object, node.Name, v1alpha1.BpfProgCondLoaded.Condition())
 		f.runs[node.Name] = "v1"
 	}
+	envtest.Eventually(t, "the status to say that nodes run it", func(ctx context.Context) error {
+		if err := f.c.Get(ctx, client.ObjectKeyFromObject(f.object), f.object); err != nil {
+			return err
+		}
+		if n := f.object.Status.Nodes; n == nil || n.Attached == 0 {
+			return fmt.Errorf("%+v", n)
+		}
+		return nil
+	})
 	first := f.policy("first", nil)
 	f.is(v1alpha1.RolloutComplete, "v1,v1,v1", "")
 	second := f.policy("second", nil)
