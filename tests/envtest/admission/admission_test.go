@@ -201,6 +201,110 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 	}
 }
 
+// onNode returns a client of the node components of a node, whose token names it.
+func onNode(t *testing.T, node string) client.Client {
+	t.Helper()
+	config := envtest.As(envtest.Config(t), "bpfman", "bpfman-daemon")
+	config.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {node}}
+	return envtest.Client(t, config)
+}
+
+// A node that somebody controls can't report for others, and so can't decide about rollouts there.
+func TestNodesWriteTheirOwnReports(t *testing.T) {
+	deployed(t)
+	long := strings.Repeat("long-name.", 12) + "example"
+	for _, name := range []string{"one", long} {
+		node, other := onNode(t, name), onNode(t, "other")
+		of := func(report v1alpha1.ProgramObject) client.Object {
+			report.SetLabels(map[string]string{v1alpha1.LabelOwnerKind: "XdpProgram", v1alpha1.LabelHostname: v1alpha1.LabelValue(name)})
+			report.GetStatus().Node = name
+			return report
+		}
+		denied := func(err error) bool {
+			return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "a node can only write its own")
+		}
+		objects := []client.Object{&v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+		for _, kind := range v1alpha1.ProgramKinds {
+			objects = append(objects, of(report(kind, "of-a-node")))
+		}
+		for _, o := range objects {
+			inForce(t, "the policy for nodes", func(ctx context.Context) bool {
+				return denied(other.Create(ctx, o.DeepCopyObject().(client.Object), client.DryRunAll)) //nolint:errcheck // a copy has the same type
+			})
+			must.Succeed(t, node.Create(t.Context(), o))
+			writes := map[string]func(client.Client, client.Object) error{
+				"write the status of": func(c client.Client, o client.Object) error { return c.Status().Update(t.Context(), o) },
+				"delete":              func(c client.Client, o client.Object) error { return c.Delete(t.Context(), o, client.DryRunAll) },
+				"update":              func(c client.Client, o client.Object) error { return c.Update(t.Context(), o) },
+			}
+			if _, is := o.(*v1alpha1.BpfNode); is { // the permissions of the inspector
+				delete(writes, "delete")
+				writes["update"] = func(c client.Client, o client.Object) error {
+					return c.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`)))
+				}
+			}
+			for what, write := range writes {
+				if err := write(other, o.DeepCopyObject().(client.Object)); !denied(err) { //nolint:errcheck // a copy has the same type
+					t.Errorf("another node can %s %T: %v", what, o, err)
+				}
+				if err := write(node, o); err != nil {
+					t.Errorf("the node can't %s %T: %v", what, o, err)
+				}
+			}
+			if program, is := o.(v1alpha1.ProgramObject); is {
+				program.GetStatus().Node = "other"
+				if err := node.Status().Update(t.Context(), program); !denied(err) {
+					t.Errorf("a node can report in the name of another: %v", err)
+				}
+				taken := o.DeepCopyObject().(client.Object) //nolint:errcheck // a copy has the same type
+				taken.SetLabels(map[string]string{v1alpha1.LabelOwnerKind: "XdpProgram", v1alpha1.LabelHostname: "other"})
+				if err := node.Update(t.Context(), taken); !denied(err) {
+					t.Errorf("a node can give its report to another: %v", err)
+				}
+				must.Succeed(t, node.Delete(t.Context(), o))
+			}
+		}
+	}
+}
+
+// Nodes run what status.rollout says, so that permission to write a status isn't permission to load programs.
+func TestRolloutsAreTheOperators(t *testing.T) {
+	admin := deployed(t)
+	operator := accountClient(t, "bpfman-operator")
+	for _, kind := range v1alpha1.UserKinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			o := objectOf(t, kind, func() map[string]any {
+				return map[string]any{
+					"bpffunctionname": "f", "interfaceselector": map[string]any{"interfaces": []string{"eth0"}}, "priority": 1, "direction": "ingress",
+					"func_name": "f", "target": "libc", "names": []string{"syscalls/sys_enter_kill"},
+				}
+			}, []v1alpha1.EBPFProgType{"TCX"})
+			o.SetName("rollout")
+			o.GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Path: new("/opt/x.o")}
+			must.Succeed(t, admin.Create(t.Context(), o))
+			patch := func(c client.Client, text string) error {
+				return c.Status().Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text)))
+			}
+			denied := func(err error) bool {
+				return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only bpfman's operator can write status.rollout")
+			}
+			const held = `{"status":{"rollout":{"state":"Progressing","hash":"h","until":0,"previous":{"revision":1,"object":{"spec":{}}}}}}`
+			inForce(t, "the policy for rollouts", func(context.Context) bool { return denied(patch(admin, held)) })
+			if err := patch(operator, held); err != nil {
+				t.Fatalf("the operator can't write a rollout: %v", err)
+			}
+			for _, text := range []string{`{"status":{"rollout":null}}`, `{"status":{"rollout":{"previous":{"object":{"spec":{"a":1}}}}}}`, `{"status":{"rollout":{"until":null}}}`} {
+				if err := patch(admin, text); !denied(err) {
+					t.Errorf("an administrator can write %s: %v", text, err)
+				}
+			}
+			if err := patch(admin, `{"status":{"observedGeneration":1}}`); err != nil {
+				t.Errorf("an administrator can't write the rest: %v", err)
+			}
+		})
+	}
+}
+
 // The operator removes finalizers of users' objects. Its token allows no other change to them.
 func TestTheOperatorChangesNoProgram(t *testing.T) {
 	admin := deployed(t)
