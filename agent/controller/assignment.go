@@ -143,7 +143,7 @@ func (a assignments) governed(ctx context.Context, key program.Key, object v1alp
 	unread := (*kinds.UnreadError)(nil)
 	switch {
 	case errors.As(err, &unread) && (unread.Unused || unread.Err != nil):
-		return unanswered, nil
+		return unanswered, nil //nolint:nilerr // see above
 	case errors.As(err, &unread) && object.GetStatus().Rollout != nil:
 		return rollout.Unknown, nil
 	case err != nil:

@@ -112,7 +112,7 @@ var partial = slices.Concat(
 	},
 	// Reasons why a node isn't healthy, which are within the message of a rollout.
 	[]string{
-		"the agent or the daemon terminated at %s", "the inspector hasn't measured run times",
+		"%d deleted, unreachable, or without an agent", "the agent or the daemon terminated at %s", "the inspector hasn't measured run times",
 		"the program hasn't run often enough to compare run times", "a run takes %d ns on average, and %d ns in the previous revision",
 	},
 )

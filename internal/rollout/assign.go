@@ -66,8 +66,9 @@ const (
 	Hold Run = iota
 	// Newest is the newest revision.
 	Newest
-	// Previous is the revision in the status. Nothing means that there is none.
+	// Previous is the revision in the status.
 	Previous
+	// Nothing means that the status has no previous revision.
 	Nothing
 )
 

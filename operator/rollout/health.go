@@ -22,9 +22,9 @@ const (
 	Nothing Reported = iota
 	// Attached means that everything is attached, or that there is nothing to attach to.
 	Attached
-	// Failed means that something failed. FailedInPods means that the programs are attached on the node, except for some
-	// pods.
+	// Failed means that something failed.
 	Failed
+	// FailedInPods means that the programs are attached on the node, except for some pods.
 	FailedInPods
 )
 

@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 200_000, "number of random histories")
+	histories = flag.Int("histories", 100_000, "number of random histories")
 	seed      = flag.Uint64("seed", 1, "seed of the random histories")
 )
 
@@ -293,7 +293,7 @@ func (w *world) person(e event) {
 			w.revision = len(w.kinds) - 1
 		}
 	}
-	switch e.what {
+	switch e.what { //nolint:exhaustive // the others aren't about persons
 	case editsGood:
 		edit(good)
 	case editsBad:

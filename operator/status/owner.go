@@ -177,12 +177,8 @@ func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool
 		}
 	}
 	switch {
-	case result == failed && !inPods:
-		return failed, reason, stalled, steps.Failed
-	case result == failed && done < o.Programs:
-		return failed, reason, stalled, steps.Nothing
 	case result == failed:
-		return failed, reason, stalled, steps.FailedInPods
+		return failed, reason, stalled, reportedFailure(inPods, done >= o.Programs)
 	case !wanted:
 		return uncounted, "", false, steps.Nothing
 	case done < o.Programs:
@@ -191,6 +187,17 @@ func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool
 		return idle, idly, false, steps.Attached
 	}
 	return attached, "", false, steps.Attached
+}
+
+// reportedFailure returns what failures mean for a rollout: whether they are in pods only, and everything is reported.
+func reportedFailure(inPods, complete bool) steps.Reported {
+	switch {
+	case !inPods:
+		return steps.Failed
+	case !complete:
+		return steps.Nothing
+	}
+	return steps.FailedInPods
 }
 
 // idleReasons are the reasons why there is nothing to attach to, by the type of a program's condition.

@@ -35,12 +35,13 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 		return was, 0, nil
 	}
 	matching, err := r.rollouts(ctx, ref.Kind, o)
-	unread := (*kinds.UnreadError)(nil)
-	switch {
-	case errors.As(err, &unread) && unread.Err != nil && was == nil:
-		return nil, 0, nil // the definition or the permission is missing
-	case errors.As(err, &unread) && unread.Err != nil:
-		return was, unlistedRetry, nil
+	switch unread := (*kinds.UnreadError)(nil); {
+	case errors.As(err, &unread) && unread.Err != nil: // the definition or the permission is missing
+		again := unlistedRetry
+		if was == nil {
+			again = 0
+		}
+		return was, again, nil //nolint:nilerr // it is known, and what is known stays
 	case err != nil:
 		return was, 0, err
 	case len(matching) == 0:
@@ -180,7 +181,7 @@ func (r *Reconciler) isIndexed(ctx context.Context) (bool, error) {
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("list what rollouts depend on: %w", err)
+			return false, fmt.Errorf("read %T: %w", list, err)
 		}
 	}
 	if !r.index.Has(nodes.Items, agents.Items, inspected.Items) {
