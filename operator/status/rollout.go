@@ -41,7 +41,7 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 		if was == nil {
 			again = 0
 		}
-		return was, again, nil //nolint:nilerr // it is known, and what is known stays
+		return was, again, nil
 	case err != nil:
 		return was, 0, err
 	case len(matching) == 0:
