@@ -62,6 +62,14 @@ func TestRemarks(t *testing.T) {
 	if len(got) != 2 || !strings.HasPrefix(got[0], "it declares no license") || !strings.HasPrefix(got[1], "it has no BTF") {
 		t.Errorf("remarks %q", got)
 	}
+	unions, err := Read(compiled(t, "map_types.o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "its map hash_of_unions has more than 65536 numbers in a key or a value, so nodes create it without types, and it can't be read as text"
+	if got := unions.Remarks(); !slices.Contains(got, want) || len(got) != 1 {
+		t.Errorf("remarks %q", got)
+	}
 }
 
 func TestRead(t *testing.T) {
@@ -380,6 +388,59 @@ func TestReadRefuses(t *testing.T) {
 	} {
 		if o, err := Read(content); err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("%+v, %v, want %q", o, err, message)
+		}
+	}
+}
+
+// oldMap returns an object with a program and the map m, in the form before libbpf's.
+func oldMap(kind ebpf.MapType, symbolKind elf.SymType) []byte {
+	content, _ := binary.Append(nil, binary.LittleEndian, []uint32{uint32(kind), 4, 4, 1, 0})
+	return object([]symbol{
+		functionSymbol("f", 3, 0, 1), {elf.Sym64{Info: elf.ST_INFO(elf.STB_GLOBAL, symbolKind), Shndx: 4, Size: legacySize}, "m"},
+	}, code("kprobe", nil, exit...), written{name: "maps", kind: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, content: content})
+}
+
+// Policies get the type of each map that the daemon's loader creates: it makes a map of each symbol in a section of maps.
+func TestTypesOfMaps(t *testing.T) {
+	for kind, accepted := range map[elf.SymType]bool{elf.STT_OBJECT: true, elf.STT_NOTYPE: true, elf.STT_FUNC: false, elf.STT_TLS: false, elf.STT_COMMON: false, 11: false} {
+		o, err := Read(oldMap(ebpf.ProgramArray, kind))
+		if !accepted {
+			if err == nil || err.Error() != `its map "m" isn't a variable` {
+				t.Errorf("%s: %+v, %v", kind, o, err)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(o.MapTypes, []string{"prog_array"}) || o.Unknown != "" {
+			t.Errorf("%s: %+v, %v", kind, o, err)
+		}
+	}
+}
+
+// The daemon's loader and other readers use other relocations than the usual ones differently.
+func TestUnusualRelocations(t *testing.T) {
+	usual := linkObject(calls, elf.Rel64{Info: elf.R_INFO(toFunction, callRelocation)})
+	if _, err := Read(usual); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(s *elf.Section64)
+		want   string
+	}{
+		"of another table":  {func(s *elf.Section64) { s.Link = 1 }, `its relocations in section ".relkprobe" are unusual`},
+		"of no table":       {func(s *elf.Section64) { s.Link = 0 }, `its relocations in section ".relkprobe" are unusual`},
+		"in another form":   {func(s *elf.Section64) { s.Type = uint32(elf.SHT_RELA) }, "it has a section of the unusual type SHT_RELA"}, //nolint:misspell // its name in ELF
+		"that aren't whole": {func(s *elf.Section64) { s.Size-- }, `its relocations in section ".relkprobe" are unusual`},
+	} {
+		content := bytes.Clone(usual)
+		f, err := parse(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		index, _ := f.section(".relkprobe")
+		c.change(&f.sections[index].Section64)
+		_, _ = binary.Encode(content[f.header.Shoff+uint64(index)*sectionSize:], f.order, f.sections[index].Section64)
+		if _, err := Read(content); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }
