@@ -110,6 +110,9 @@ type Answer struct {
 	// Unfit means that Error is about the image itself: it doesn't exist, or doesn't have the
 	// form that bpfman accepts. A retry can't help until the reference leads to another image.
 	Unfit bool `json:"unfit,omitempty"`
+	// RetryAfter is after how many seconds the registry accepts requests again, if Error says that it is busy, and if it
+	// said when.
+	RetryAfter int64 `json:"retryAfter,omitempty"`
 	// Digest is the digest of the manifest or index that the reference resolves to.
 	Digest string `json:"digest,omitempty"`
 	// Manifest is the digest of the manifest for this machine. It equals Digest, unless

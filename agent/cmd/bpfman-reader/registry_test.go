@@ -325,6 +325,42 @@ func TestARegistryThatFails(t *testing.T) {
 	}
 }
 
+// The answer says when a busy registry accepts requests again.
+func TestARegistryThatIsBusy(t *testing.T) {
+	var status, header atomic.Value
+	r := behind(t, func(w http.ResponseWriter, q *http.Request, next http.Handler) {
+		if code, _ := status.Load().(int); code != 0 && strings.Contains(q.URL.Path, "/manifests/") {
+			w.Header().Set("Retry-After", header.Load().(string))
+			w.WriteHeader(code)
+			return
+		}
+		next.ServeHTTP(w, q)
+	})
+	image := r.push("busy")
+	for _, c := range []struct {
+		status int
+		header string
+		want   int64
+	}{
+		{http.StatusTooManyRequests, "120", 120},
+		{http.StatusServiceUnavailable, "7", 7},
+		{http.StatusTooManyRequests, "", 0},
+		{http.StatusTooManyRequests, "soon", 0},
+		{http.StatusInternalServerError, "120", 0},
+		{http.StatusTooManyRequests, "99999999", 3600},
+	} {
+		header.Store(c.header)
+		status.Store(c.status)
+		if a := ask(t, reader.Request{Image: image}); a.Error == "" || a.RetryAfter != c.want {
+			t.Errorf("%d, %q: %+v, want %d", c.status, c.header, a, c.want)
+		}
+	}
+	status.Store(0)
+	if a := ask(t, reader.Request{Image: image}); a.Error != "" || a.RetryAfter != 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
 // What was found stays valid if something else fails.
 func TestAFailureBesideWhatIsFound(t *testing.T) {
 	h := newHand(t)
