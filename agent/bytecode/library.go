@@ -53,7 +53,7 @@ type Question struct {
 	PullPolicy v1alpha1.PullPolicy
 	// Credentials returns the credentials for the registry. It is only called if the node
 	// doesn't have the answer, or for signatures: findings for one user aren't returned to
-	// another.
+	// another. With a NoEntryError, the image is read without credentials.
 	Credentials func() (reader.Credentials, error)
 	// Object requests the object.
 	Object bool
@@ -109,15 +109,15 @@ func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode,
 		if q.PullPolicy == v1alpha1.PullNever && request.Object {
 			return found, fmt.Errorf("image %s isn't on this node, and the pull policy is Never", q.Image.Reference)
 		}
-		c, err := q.Credentials()
+		c, noEntry, err := q.credentials()
 		if err != nil {
 			return found, err
 		}
 		if c != (reader.Credentials{}) {
 			request.Credentials = &c
 		}
-		key, lasting = q.runKey(*request), strings.Contains(request.Image, "@")
-		read = func(ctx context.Context) (Bytecode, error) { return l.read(ctx, q, request) }
+		key, lasting = q.runKey(*request, noEntry), strings.Contains(request.Image, "@")
+		read = func(ctx context.Context) (Bytecode, error) { return l.read(ctx, q, request, noEntry) }
 	}
 	for {
 		r, since := l.runs.join(ctx, q.Owner, &run{key: key, lasting: lasting}, read, later)
@@ -203,7 +203,7 @@ func (l *Library) signed(q Question, found *Bytecode) (bool, error) {
 // findings in the store aren't found anymore.
 func (q Question) findingsKey(image Image) (string, error) {
 	type credentials struct{ Username, Password string }
-	c, err := q.Credentials()
+	c, _, err := q.credentials()
 	content, _ := json.Marshal(struct { //nolint:errchkjson // strings always encode
 		Image, Manifest string
 		Credentials     credentials
@@ -213,15 +213,24 @@ func (q Question) findingsKey(image Image) (string, error) {
 	return hash(content), err
 }
 
+// credentials returns the credentials, and the NoEntryError if there are none because of it.
+func (q Question) credentials() (c reader.Credentials, noEntry *NoEntryError, err error) {
+	if c, err = q.Credentials(); errors.As(err, &noEntry) {
+		return reader.Credentials{}, noEntry, nil
+	}
+	return c, nil, err
+}
+
 // runKey returns a hash of everything that the result of a run depends on. What the node
 // has isn't a part of it, because the run changes that.
-func (q Question) runKey(request reader.Request) string {
+func (q Question) runKey(request reader.Request, noEntry *NoEntryError) string {
 	request.Image, request.Object, request.Have = "", q.Object, ""
 	content, _ := json.Marshal(struct { //nolint:errchkjson // strings always encode
 		Request reader.Request
 		Image   Image
-		Always  bool // what others waited for can be older
-	}{request, q.Image, q.PullPolicy == v1alpha1.PullAlways})
+		NoEntry *NoEntryError // the error can name the Secret
+		Always  bool          // what others waited for can be older
+	}{request, q.Image, noEntry, q.PullPolicy == v1alpha1.PullAlways})
 	return hash(content)
 }
 
@@ -275,7 +284,7 @@ func (l *Library) adapt(ctx context.Context, found Bytecode, request *reader.Req
 }
 
 // read reads an image from its registry, and stores the result.
-func (l *Library) read(ctx context.Context, q Question, request *reader.Request) (Bytecode, error) {
+func (l *Library) read(ctx context.Context, q Question, request *reader.Request, noEntry *NoEntryError) (Bytecode, error) {
 	answer, files, err := l.ask(ctx, q.Image, request, func() (*Files, error) {
 		if !request.Object {
 			return nil, nil //nolint:nilnil // there is nothing to write
@@ -283,7 +292,10 @@ func (l *Library) read(ctx context.Context, q Question, request *reader.Request)
 		return l.Store.Create()
 	})
 	defer files.Discard()
-	if err != nil {
+	switch {
+	case err != nil && answer.NeedsCredentials && noEntry != nil:
+		return Bytecode{}, fmt.Errorf("image %s: %w", q.Image.Reference, noEntry)
+	case err != nil:
 		return Bytecode{}, err
 	}
 	found := Bytecode{

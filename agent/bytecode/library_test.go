@@ -20,6 +20,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/reader"
@@ -67,7 +69,11 @@ func (r *registries) serve(ctx context.Context, request *reader.Request, files *
 	}
 	switch {
 	case r.down != "":
-		return reader.Answer{Error: r.down, RetryAfter: r.retryAfter}
+		answer := reader.Answer{Error: r.down, RetryAfter: r.retryAfter}
+		if r.alter != nil {
+			r.alter(&answer)
+		}
+		return answer
 	case !there:
 		return reader.Answer{Error: "not found"}
 	}
@@ -560,6 +566,25 @@ func TestBusyRegistries(t *testing.T) {
 		s.set(func() { s.down, s.retryAfter = "", 0 })
 		<-time.After(time.Until(until) + time.Second)
 		s.gets(q, "first", 1)
+	})
+}
+
+// A pull Secret without an entry for the registry is named if the registry requires credentials, and only to those who use it.
+func TestSecretsWithoutAnEntry(t *testing.T) {
+	test(t, func(s *shelf) {
+		without, with := question("quay.io/a:v1", ""), question("quay.io/a:v1", "")
+		with.Credentials = func() (reader.Credentials, error) {
+			return reader.Credentials{}, &NoEntryError{types.NamespacedName{Namespace: "a", Name: "pull"}, "quay.io"}
+		}
+		s.down, s.alter = "registry quay.io:443 requires credentials", func(a *reader.Answer) { a.NeedsCredentials = a.Error != "" }
+		s.fails(with, "image quay.io/a:v1: pull Secret a/pull has no entry for quay.io, and the registry refuses access without credentials", 1)
+		s.fails(without, "image quay.io/a:v1: registry quay.io:443 requires credentials", 1)
+		s.set(func() { s.alter = nil })
+		<-time.After(holds + time.Second)
+		s.fails(with, "image quay.io/a:v1: registry quay.io:443 requires credentials", 1)
+		s.set(func() { s.down = "" })
+		<-time.After(holds + time.Second)
+		s.gets(with, "first", 1)
 	})
 }
 

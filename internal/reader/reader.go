@@ -105,11 +105,14 @@ type Attestation struct {
 // Answer contains the findings.
 type Answer struct {
 	// Error is the reason why there are no findings, such as a registry that doesn't
-	// respond. All other fields but Unfit are then empty.
+	// respond. All other fields but Unfit,
+	// NeedsCredentials, and RetryAfter are then empty.
 	Error string `json:"error,omitempty"`
 	// Unfit means that Error is about the image itself: it doesn't exist, or doesn't have the
 	// form that bpfman accepts. A retry can't help until the reference leads to another image.
 	Unfit bool `json:"unfit,omitempty"`
+	// NeedsCredentials means that the registry refuses requests without credentials.
+	NeedsCredentials bool `json:"needsCredentials,omitempty"`
 	// RetryAfter is after how many seconds the registry accepts requests again, if Error says that it is busy, and if it
 	// said when.
 	RetryAfter int64 `json:"retryAfter,omitempty"`

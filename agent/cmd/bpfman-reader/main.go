@@ -131,6 +131,7 @@ func failed(err error, c *reader.Credentials) reader.Answer {
 		text = strings.ReplaceAll(text, c.Password, "…")
 	}
 	a := reader.Answer{Error: plain.Truncate(text, maxError), Unfit: isUnfit(err)}
+	_, a.NeedsCredentials = errors.AsType[*registry.NeedsCredentialsError](err)
 	if busy, ok := errors.AsType[*registry.BusyError](err); ok {
 		a.RetryAfter = int64(math.Ceil(busy.Wait.Seconds()))
 	}

@@ -403,7 +403,7 @@ func TestCredentials(t *testing.T) {
 	r.refer(image, h.bundle(t, image))
 	locked.Store(true)
 	request := reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t)}}
-	if got := ask(t, request); got.Error != "registry "+host+" requires credentials (status 403 Forbidden)" {
+	if got := ask(t, request); got.Error != "registry "+host+" requires credentials (status 403 Forbidden)" || !got.NeedsCredentials {
 		t.Errorf("without: %+v", got)
 	}
 	request.Credentials = &reader.Credentials{Username: "user", Password: "s3cr3t"}

@@ -61,7 +61,7 @@ func (r *Repository) status(status int) error {
 		if r.authenticated {
 			return fmt.Errorf("registry %s refuses the credentials (status %d %s)", host, status, http.StatusText(status))
 		}
-		return fmt.Errorf("registry %s requires credentials (status %d %s)", host, status, http.StatusText(status))
+		return &NeedsCredentialsError{fmt.Errorf("registry %s requires credentials (status %d %s)", host, status, http.StatusText(status))}
 	}
 	does := "answers with status %d %s"
 	if status == http.StatusTooManyRequests {
@@ -73,6 +73,11 @@ func (r *Repository) status(status int) error {
 	}
 	return err
 }
+
+// NeedsCredentialsError means that a registry refuses requests without credentials.
+type NeedsCredentialsError struct{ error }
+
+func (e *NeedsCredentialsError) Unwrap() error { return e.error }
 
 // BusyError means that a registry asked to wait.
 type BusyError struct {
