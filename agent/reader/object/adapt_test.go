@@ -311,13 +311,8 @@ func FuzzAdapt(f *testing.F) {
 	}
 	kernel := withoutTypes(map[string]string{"CONFIG_HZ": "250"})
 	kernel.Types = func() (*btf.Spec, error) { return types, nil }
-	for _, content := range everyObject(f) {
-		if len(content) < 32<<10 {
-			f.Add(content)
-		}
-	}
+	addSeeds(f)
 	f.Add(probes(f, "../btf/testdata/relocs_read-el.elf"))
-	f.Add(hostile(4, 16))
 	f.Add(linkObject(slices.Concat(calls, load, exit), elf.Rel64{Info: elf.R_INFO(toLabel, callRelocation)}, elf.Rel64{Off: instructionSize, Info: elf.R_INFO(toVariable, loadRelocation)}))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, kernel := range []*Kernel{kernel, withoutTypes(nil)} {
