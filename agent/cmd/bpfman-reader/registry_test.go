@@ -4,6 +4,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -18,6 +20,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -248,6 +251,24 @@ type raw []byte
 func (r raw) RawManifest() ([]byte, error)        { return r, nil }
 func (r raw) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
 
+// expiring is a context whose deadline is over when a channel is closed.
+type expiring struct {
+	context.Context //nolint:containedctx // it is one
+
+	over chan struct{}
+}
+
+func (e expiring) Done() <-chan struct{} { return e.over }
+
+func (e expiring) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // A registry that doesn't respond, or fails, isn't treated as one without signatures.
 func TestARegistryThatFails(t *testing.T) {
 	h := newHand(t)
@@ -260,7 +281,11 @@ func TestARegistryThatFails(t *testing.T) {
 	})
 	image := r.push("signed")
 	r.refer(image, h.bundle(t, image))
-	never := func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }
+	var expire atomic.Pointer[func()] // the time is over when the registry was asked
+	never := func(_ http.ResponseWriter, q *http.Request) {
+		(*expire.Load())()
+		<-q.Context().Done()
+	}
 	status := func(code int) func(http.ResponseWriter, *http.Request) {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(code)
@@ -273,7 +298,7 @@ func TestARegistryThatFails(t *testing.T) {
 		want   string
 	}{
 		"never":              {"/v2/", never, "registry HOST doesn't answer in time"},
-		"never to referrers": {"/referrers/", never, "list what refers to DIGEST: registry HOST doesn't answer in time"},
+		"never to referrers": {"/referrers/", never, "registry HOST doesn't answer in time"},
 		"never to blobs":     {"/blobs/", never, "doesn't answer in time"},
 		"500 to referrers":   {"/referrers/", status(500), "list what refers to DIGEST: registry HOST answers with status 500 Internal Server Error"},
 		"500 to the tag":     {".sig", status(500), "registry HOST answers with status 500 Internal Server Error"},
@@ -305,11 +330,10 @@ func TestARegistryThatFails(t *testing.T) {
 				Image: image, Authorities: []reader.Authority{h.authority(t), newHand(t).another(t)},
 				Credentials: &reader.Credentials{Username: "user", Password: "s3cr3t"},
 			}
-			began := time.Now()
-			got := askWithin(t, request, 2*time.Second)
-			if took := time.Since(began); took > 4*time.Second {
-				t.Errorf("it took %s", took)
-			}
+			over := make(chan struct{})
+			end := sync.OnceFunc(func() { close(over) })
+			expire.Store(&end)
+			got := answer(expiring{t.Context(), over}, &request, files{&bytes.Buffer{}, io.Discard}, time.Minute)
 			_, digest, _ := strings.Cut(image, "@")
 			want := strings.NewReplacer("HOST", r.host(), "DIGEST", digest).Replace(c.want)
 			switch {
