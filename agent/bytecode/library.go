@@ -104,7 +104,7 @@ func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode,
 		return found, err
 	}
 	key, lasting := hash(fmt.Append(nil, found.Image)), true
-	read := func(ctx context.Context) (Bytecode, error) { return l.adapt(ctx, found, request) }
+	read := func(ctx context.Context, r *run) (Bytecode, error) { return l.adapt(ctx, r, found, request) }
 	if request.Image != "" {
 		if q.PullPolicy == v1alpha1.PullNever && request.Object {
 			return found, fmt.Errorf("image %s isn't on this node, and the pull policy is Never", q.Image.Reference)
@@ -117,10 +117,14 @@ func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode,
 			request.Credentials = &c
 		}
 		key, lasting = q.runKey(*request, noEntry), strings.Contains(request.Image, "@")
-		read = func(ctx context.Context) (Bytecode, error) { return l.read(ctx, q, request, noEntry) }
+		read = func(ctx context.Context, r *run) (Bytecode, error) { return l.read(ctx, r, q, request, noEntry) }
+	}
+	wanted := &run{key: key, lasting: lasting}
+	if l.lanes.laneOf(hostOf(request.Image)) > 0 {
+		wanted.speed = slow
 	}
 	for {
-		r, since := l.runs.join(ctx, q.Owner, &run{key: key, lasting: lasting}, read, later)
+		r, since := l.runs.join(ctx, q.Owner, wanted, func(ctx context.Context) (Bytecode, error) { return read(ctx, wanted) }, later)
 		switch {
 		case r == nil:
 			return found, &PendingError{Reference: q.Image.Reference, Since: since}
@@ -235,10 +239,10 @@ func (q Question) runKey(request reader.Request, noEntry *NoEntryError) string {
 }
 
 // ask has the reader answer a request about an image, with the files that create returns.
-func (l *Library) ask(ctx context.Context, image Image, request *reader.Request, create func() (*Files, error)) (answer reader.Answer, files *Files, err error) {
+func (l *Library) ask(ctx context.Context, r *run, image Image, request *reader.Request, create func() (*Files, error)) (answer reader.Answer, files *Files, err error) {
 	var failed error
 	var wait *BusyError
-	err = l.lanes.run(ctx, hostOf(request.Image), func(ctx context.Context) {
+	err = l.lanes.run(ctx, hostOf(request.Image), func() bool { return l.runs.slow(r) }, func(ctx context.Context) {
 		files.Discard()
 		if wait = l.busy.answer(request); wait != nil {
 			return
@@ -268,8 +272,8 @@ func (l *Library) ask(ctx context.Context, image Image, request *reader.Request,
 }
 
 // adapt has the object of an image in the store adapted to this kernel, and stores the result.
-func (l *Library) adapt(ctx context.Context, found Bytecode, request *reader.Request) (Bytecode, error) {
-	answer, files, err := l.ask(ctx, found.Image, request, func() (*Files, error) { return l.Store.Copy(found.Image) })
+func (l *Library) adapt(ctx context.Context, r *run, found Bytecode, request *reader.Request) (Bytecode, error) {
+	answer, files, err := l.ask(ctx, r, found.Image, request, func() (*Files, error) { return l.Store.Copy(found.Image) })
 	defer files.Discard()
 	if err != nil {
 		return Bytecode{}, err
@@ -284,8 +288,8 @@ func (l *Library) adapt(ctx context.Context, found Bytecode, request *reader.Req
 }
 
 // read reads an image from its registry, and stores the result.
-func (l *Library) read(ctx context.Context, q Question, request *reader.Request, noEntry *NoEntryError) (Bytecode, error) {
-	answer, files, err := l.ask(ctx, q.Image, request, func() (*Files, error) {
+func (l *Library) read(ctx context.Context, r *run, q Question, request *reader.Request, noEntry *NoEntryError) (Bytecode, error) {
+	answer, files, err := l.ask(ctx, r, q.Image, request, func() (*Files, error) {
 		if !request.Object {
 			return nil, nil //nolint:nilnil // there is nothing to write
 		}

@@ -5,7 +5,7 @@ package bytecode
 
 import (
 	"context"
-	"maps"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +15,8 @@ import (
 
 // Limits for each namespace, so that the objects of one don't take the memory or the places of others.
 const (
-	// maxReading is the maximum number of reads in progress. There are fewer places for processes.
+	// maxReading is the maximum number of reads in progress, of those from slow registries, and of the others. There are
+	// fewer places for processes.
 	maxReading = 32
 	// maxResults is the maximum number of results in memory.
 	maxResults = 512
@@ -32,6 +33,9 @@ const (
 type run struct {
 	key     string
 	started time.Time
+	// namespace is the one of the owner that started it.
+	namespace string
+	speed     speed
 	// waiting is how many questions wait for the result, and later has the owners that are told when it is there.
 	waiting int
 	later   map[program.Key]func()
@@ -44,6 +48,16 @@ type run struct {
 	err   error
 }
 
+// speed is whether a registry is slow, or when it is known, that it isn't. Each has its own limits, so that those of a
+// namespace that are slow don't delay its others.
+type speed int
+
+const (
+	fast speed = iota
+	slow
+	speeds
+)
+
 // runs are the reads in progress, and the results of others. A read in progress is never forgotten, so that the same isn't
 // read twice at a time.
 type runs struct {
@@ -54,9 +68,9 @@ type runs struct {
 
 // namespaceRuns are the runs that the objects of a namespace have started.
 type namespaceRuns struct {
-	reading int
+	reading [speeds]int
+	waiting [speeds][]waiter
 	done    []*run // the oldest first
-	waiting []waiter
 }
 
 // waiter is an owner that waits for being able to start a run.
@@ -81,27 +95,27 @@ func (s *runs) of(namespace string) *namespaceRuns {
 }
 
 // join returns the run with a key if it is done. Otherwise, it returns since when the owner waits for it, and calls later,
-// unless it is nil, when it makes sense to ask again. It starts a run with read if there is none that the question can use,
-// and if the owner's namespace doesn't have too many.
+// unless it is nil, when it makes sense to ask again. It starts the wanted run with read if there is none that the question
+// can use, and if the owner's namespace doesn't have too many of its speed.
 func (s *runs) join(ctx context.Context, owner program.Key, wanted *run, read func(context.Context) (Bytecode, error), later func()) (done *run, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.byKey[wanted.key]
+	n, r := s.of(owner.Namespace), s.byKey[wanted.key]
 	switch {
 	case r != nil && r.use():
 		if r.done {
 			return r, time.Time{}
 		}
-	case s.of(owner.Namespace).reading >= maxReading:
-		return nil, s.of(owner.Namespace).wait(owner, later)
+	case n.reading[wanted.speed] >= maxReading:
+		return nil, n.wait(wanted.speed, waiter{owner, time.Now(), later})
 	default:
 		r = wanted
-		r.started, r.waiting, r.later = time.Now(), 1, map[program.Key]func(){}
+		r.started, r.namespace, r.waiting, r.later = time.Now(), owner.Namespace, 1, map[program.Key]func(){}
 		s.byKey[r.key] = r
-		s.of(owner.Namespace).reading++
+		n.reading[r.speed]++
 		go func() {
 			found, err := read(ctx)
-			for _, tell := range s.end(owner.Namespace, r, found, err) {
+			for _, tell := range s.end(r, found, err) {
 				tell()
 			}
 		}()
@@ -112,34 +126,70 @@ func (s *runs) join(ctx context.Context, owner program.Key, wanted *run, read fu
 	return nil, r.started
 }
 
-// wait remembers that an owner waits, and returns since when.
-func (n *namespaceRuns) wait(owner program.Key, later func()) time.Time {
-	i := slices.IndexFunc(n.waiting, func(w waiter) bool { return w.owner == owner })
+// wait has an owner wait for a place, unless it does already, and returns since when it does.
+func (n *namespaceRuns) wait(speed speed, w waiter) time.Time {
+	i := slices.IndexFunc(n.waiting[speed], func(other waiter) bool { return other.owner == w.owner })
 	if i >= 0 {
-		return n.waiting[i].since
+		return n.waiting[speed][i].since
 	}
-	if later != nil && len(n.waiting) < maxWaiting {
-		n.waiting = append(n.waiting, waiter{owner, time.Now(), later})
+	if w.later != nil && len(n.waiting[speed]) < maxWaiting {
+		n.waiting[speed] = append(n.waiting[speed], w)
 	}
-	return time.Now()
+	return w.since
 }
 
-// end sets the result of a run, and returns whom to tell: those who wait for it, and those who can start another one.
-func (s *runs) end(namespace string, r *run, found Bytecode, err error) []func() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found.Object.Functions, found.Object.Maps, found.Object.Helpers, found.Object.MapTypes = nil, nil, nil, nil // the store has them
-	r.found, r.err, r.done, r.until = found, err, true, time.Now().Add(holds)
-	tell := slices.Collect(maps.Values(r.later))
-	r.later = nil
-	n := s.of(namespace)
-	n.reading--
-	n.done = append(n.done, r)
-	next := min(maxReading-n.reading, len(n.waiting))
-	for _, w := range n.waiting[:next] {
+// next removes those who wait for a place that is free now, and returns how to tell them.
+func (n *namespaceRuns) next(speed speed) []func() {
+	var tell []func()
+	free := min(maxReading-n.reading[speed], len(n.waiting[speed]))
+	for _, w := range n.waiting[speed][:free] {
 		tell = append(tell, w.later)
 	}
-	n.waiting = slices.Delete(n.waiting, 0, next)
+	n.waiting[speed] = slices.Delete(n.waiting[speed], 0, free)
+	return tell
+}
+
+// slow makes a run one from a slow registry. It returns false if its namespace has too many.
+func (s *runs) slow(r *run) bool {
+	s.mu.Lock()
+	n := s.of(r.namespace)
+	if r.speed == slow || n.reading[slow] >= maxReading {
+		s.mu.Unlock()
+		return r.speed == slow
+	}
+	r.speed = slow
+	n.reading[fast]--
+	n.reading[slow]++
+	told := n.next(fast)
+	s.mu.Unlock()
+	for _, tell := range told {
+		tell()
+	}
+	return true
+}
+
+// end sets the result of a run, and returns how to tell those who wait for it, or for its place. If the run gave way to
+// others, those who wait for it wait for a place.
+func (s *runs) end(r *run, found Bytecode, err error) []func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.of(r.namespace)
+	n.reading[r.speed]--
+	tell := n.next(r.speed)
+	for owner, later := range r.later {
+		if errors.Is(err, errCrowded) {
+			s.of(owner.Namespace).wait(slow, waiter{owner, r.started, later})
+		} else {
+			tell = append(tell, later)
+		}
+	}
+	found.Object.Functions, found.Object.Maps, found.Object.Helpers, found.Object.MapTypes = nil, nil, nil, nil // the store has them
+	r.later, r.found, r.err, r.done, r.until = nil, found, err, true, time.Now().Add(holds)
+	if errors.Is(err, errCrowded) {
+		delete(s.byKey, r.key)
+	} else {
+		n.done = append(n.done, r)
+	}
 	s.forget()
 	return tell
 }
@@ -153,7 +203,7 @@ func (s *runs) forget() {
 			}
 			n.done = slices.Delete(n.done, 0, 1)
 		}
-		if n.reading == 0 && len(n.done) == 0 && len(n.waiting) == 0 {
+		if n.reading == [speeds]int{} && len(n.done)+len(n.waiting[fast])+len(n.waiting[slow]) == 0 {
 			delete(s.namespaces, name)
 		}
 	}
