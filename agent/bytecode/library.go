@@ -133,8 +133,9 @@ func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode,
 		case r.found.Path == "":
 			return r.found, nil
 		}
-		result, there := r.found, false
-		switch result.Path, result.Object, there = l.Store.Object(result.Image); {
+		result := r.found
+		path, object, there := l.Store.Object(result.Image)
+		switch result.Path, result.Object = path, object; {
 		case !there: // it was removed since
 			l.runs.discard(r)
 		case request.Image == "":

@@ -74,14 +74,11 @@ const (
 	newPrefix = "new-"
 	abandoned = time.Hour
 
-	// maxImages is the maximum number of images, unless objects on the node use more: small objects take more space on the
-	// disk than their size.
-	maxImages = 4096
-
-	// maxRecords is the maximum number of references, and of findings. With more, the
+	// maxRecords is the maximum number of images, of references, and of findings. With more, the
 	// ones that weren't used for the longest time are removed, but not those of images that
-	// objects on the node use. Of findings, each such image keeps the last maxKept: there are
-	// others for each policy and for each pull Secret.
+	// objects on the node use. Small objects take more space on the disk than their size. Of
+	// findings, each image in use keeps the last maxKept: there are others for each policy and
+	// for each pull Secret.
 	maxRecords = 1024
 	maxKept    = 16
 )
@@ -344,7 +341,7 @@ func (s *Store) makeRoom(base string, size int64) error {
 	if inUse+size > s.Limit {
 		return fmt.Errorf("the node's store of bytecode is full: %d MiB of %d are in use; increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", inUse>>20, s.Limit>>20)
 	}
-	for n := 0; n < len(unused) && (total+size > s.Limit || len(all)-n >= maxImages); n++ {
+	for n := 0; n < len(unused) && (total+size > s.Limit || len(all)-n >= maxRecords); n++ {
 		if err := s.remove(unused[n].path); err != nil {
 			return fmt.Errorf("remove an unused object: %w", err)
 		}

@@ -449,25 +449,25 @@ func TestImagesAreBounded(t *testing.T) {
 	s := &Store{Dir: t.TempDir(), Limit: 1 << 30}
 	image := func(n int) Image { return named(fmt.Sprintf("quay.io/%d/x", n)) }
 	s.Used = func() []Image { return []Image{image(0)} }
-	for n := range maxImages + 10 { // without the time that it takes to write them safely
+	for n := range maxRecords + 10 { // without the time that it takes to write them safely
 		base, err := s.base(image(n))
-		at := time.Now().Add(time.Duration(n-2*maxImages) * time.Second)
+		at := time.Now().Add(time.Duration(n-2*maxRecords) * time.Second)
 		if err := errors.Join(err, os.MkdirAll(filepath.Dir(base), dirMode), os.WriteFile(base+objectSuffix, []byte("x"), objectMode), os.Chtimes(base+objectSuffix, at, at)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	last := image(2 * maxImages)
+	last := image(2 * maxRecords)
 	if _, err := put(t, s, last, "0123456789", described("0123456789")); err != nil {
 		t.Fatal(err)
 	}
 	all, err := s.objects()
-	if err != nil || len(all) != maxImages {
+	if err != nil || len(all) != maxRecords {
 		t.Fatalf("%d images, %v", len(all), err)
 	}
-	if directories, err := os.ReadDir(filepath.Join(s.Dir, imagesDir, "quay.io")); err != nil || len(directories) != maxImages {
+	if directories, err := os.ReadDir(filepath.Join(s.Dir, imagesDir, "quay.io")); err != nil || len(directories) != maxRecords {
 		t.Errorf("%d directories, %v", len(directories), err)
 	}
-	for n, want := range map[int]bool{0: true, 1: false, 11: false, 12: true, 2 * maxImages: true} {
+	for n, want := range map[int]bool{0: true, 1: false, 11: false, 12: true, 2 * maxRecords: true} {
 		base, _ := s.base(image(n))
 		if _, err := os.Stat(base + objectSuffix); (err == nil) != want {
 			t.Errorf("image %d: %v", n, err)
@@ -573,7 +573,8 @@ func TestRecordsInUseStay(t *testing.T) {
 		}
 	}
 	for n := range maxRecords { // one image, with another pull Secret each time
-		if err := s.put(filepath.Join(s.Dir, findingsDir, fmt.Sprint("again", n)+recordSuffix), signed{Image: "quay.io/0@" + image(0).Manifest}); err != nil {
+		content, err := json.Marshal(signed{Image: "quay.io/0@" + image(0).Manifest})
+		if err := errors.Join(err, os.WriteFile(filepath.Join(s.Dir, findingsDir, fmt.Sprint("again", n)+recordSuffix), content, recordMode)); err != nil {
 			t.Fatal(err)
 		}
 	}

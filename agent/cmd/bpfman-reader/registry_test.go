@@ -351,18 +351,19 @@ func TestARegistryThatFails(t *testing.T) {
 
 // The answer says when a busy registry accepts requests again.
 func TestARegistryThatIsBusy(t *testing.T) {
-	var status, header atomic.Value
+	var status atomic.Int64
+	var header atomic.Pointer[string]
 	r := behind(t, func(w http.ResponseWriter, q *http.Request, next http.Handler) {
-		if code, _ := status.Load().(int); code != 0 && strings.Contains(q.URL.Path, "/manifests/") {
-			w.Header().Set("Retry-After", header.Load().(string))
-			w.WriteHeader(code)
+		if code := status.Load(); code != 0 && strings.Contains(q.URL.Path, "/manifests/") {
+			w.Header().Set("Retry-After", *header.Load())
+			w.WriteHeader(int(code))
 			return
 		}
 		next.ServeHTTP(w, q)
 	})
 	image := r.push("busy")
 	for _, c := range []struct {
-		status int
+		status int64
 		header string
 		want   int64
 	}{
@@ -373,7 +374,7 @@ func TestARegistryThatIsBusy(t *testing.T) {
 		{http.StatusInternalServerError, "120", 0},
 		{http.StatusTooManyRequests, "99999999", 3600},
 	} {
-		header.Store(c.header)
+		header.Store(&c.header)
 		status.Store(c.status)
 		if a := ask(t, reader.Request{Image: image}); a.Error == "" || a.RetryAfter != c.want {
 			t.Errorf("%d, %q: %+v, want %d", c.status, c.header, a, c.want)

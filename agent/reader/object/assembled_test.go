@@ -45,7 +45,8 @@ func assembled(tb testing.TB, definitions ...*btf.Var) []byte {
 		symbols = append(symbols, symbol{elf.Sym64{Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_OBJECT), Shndx: uint16(section), Value: at, Size: size}, name})
 	}
 	for _, v := range definitions {
-		size := v.Type.(*btf.Struct).Size
+		definition, _ := v.Type.(*btf.Struct) // see defined
+		size := definition.Size
 		data(v.Name, 4, uint64(list.Size), uint64(size))
 		list.Vars = append(list.Vars, btf.VarSecinfo{Type: v, Offset: list.Size, Size: size})
 		list.Size += size

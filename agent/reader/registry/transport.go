@@ -143,7 +143,7 @@ func isBusy(status int) bool {
 // what isn't valid or is over.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxWait) //nolint:gosec // 32 bits
+		return min(time.Duration(seconds)*time.Second, maxWait)
 	}
 	if at, err := http.ParseTime(header); err == nil {
 		return max(0, min(at.Sub(now), maxWait))

@@ -207,7 +207,7 @@ func TestDrip(t *testing.T) {
 						if _, err := server.Write(make([]byte, c.size)); err != nil {
 							return
 						}
-						time.Sleep(50 * time.Millisecond) // fake time
+						<-time.After(50 * time.Millisecond)
 					}
 					_ = server.Close()
 				})

@@ -91,7 +91,7 @@ func (r argumentRule) instructions() []unix.SockFilter {
 	count := uint8(len(r.values)) //nolint:gosec // a few
 	checks := []unix.SockFilter{equal(r.number, 0, count+2), load(at)}
 	for i, value := range r.values {
-		left := count - 1 - uint8(i) //nolint:gosec // a few
+		left := count - 1 - uint8(i)
 		switch {
 		case !r.only:
 			checks = append(checks, equal(value, refuse, 0))
