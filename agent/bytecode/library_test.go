@@ -547,6 +547,27 @@ func TestReadsOfANamespaceAreBounded(t *testing.T) {
 	})
 }
 
+// If a read gives way because the namespace that started it has too many slow ones, a namespace that has not can start it.
+func TestAReadThatGivesWay(t *testing.T) {
+	s := newRuns()
+	told := map[string]bool{}
+	r := &run{key: "k", namespace: "full", later: map[program.Key]func(){}}
+	for _, namespace := range []string{"full", "free"} {
+		r.later[asker(namespace)] = func() { told[namespace] = true }
+	}
+	s.byKey[r.key] = r
+	s.of("full").reading = [speeds]int{fast: 1, slow: maxReading}
+	if s.slow(r) {
+		t.Error("there is no place")
+	}
+	for _, tell := range s.end(r, Bytecode{}, fmt.Errorf("image x: %w", errCrowded)) {
+		tell()
+	}
+	if !told["free"] || told["full"] || len(s.byKey) > 0 || len(s.of("full").waiting[slow]) != 1 {
+		t.Errorf("told %v, %d runs, %+v", told, len(s.byKey), s.of("full"))
+	}
+}
+
 // What was read is in memory for a while, and not forever.
 func TestResultsAreBounded(t *testing.T) {
 	test(t, func(s *shelf) {

@@ -178,7 +178,9 @@ func (s *runs) end(r *run, found Bytecode, err error) []func() {
 	tell := n.next(r.speed)
 	for owner, later := range r.later {
 		if errors.Is(err, errCrowded) {
-			s.of(owner.Namespace).wait(slow, waiter{owner, r.started, later})
+			others := s.of(owner.Namespace)
+			others.wait(slow, waiter{owner, r.started, later})
+			tell = append(tell, others.next(slow)...)
 		} else {
 			tell = append(tell, later)
 		}
