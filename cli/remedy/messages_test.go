@@ -102,8 +102,8 @@ var partial = slices.Concat(
 	},
 	// Errors that the agent handles, waits for, or logs.
 	[]string{
-		"images are being read, or a change isn't confirmed", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
 		"generation %d is rolled back", "a change is rolled back", "wait for a rollback: %w",
+		"images are being read, or a change isn't confirmed", "too many images are being read from slow registries", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
 		"read the boot ID: %w", "read the record of a change: %w", "remove a damaged record: %w", "remove the record of %s: %w",
 		"write a section header: %w", "write the ELF header: %w", "it is in section %s, and bpfman has no kind for programs of type %s",
 		"%s has no list of objects", "a list has an item of %T",
