@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/agent/interrupt"
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
@@ -114,7 +115,7 @@ func (s *runs) join(ctx context.Context, owner program.Key, wanted *run, read fu
 		s.byKey[r.key] = r
 		n.reading[r.speed]++
 		go func() {
-			found, err := read(ctx)
+			found, err := read(interrupt.Without(ctx)) // others wait for it too
 			for _, tell := range s.end(r, found, err) {
 				tell()
 			}
