@@ -56,7 +56,7 @@ test-release-installed: deps build-cluster build/tests/cmd/csi-node-driver-regis
 .PHONY: test-emulated
 test-emulated: envtest bytecode $(BIG_ENDIAN_BYTECODE) ## Run the commands for arm64 under QEMU, to readiness, and have the reader of each byte order choose its bytecode (as root).
 	@hack/release/deps.sh
-	@$(MAKE) --no-print-directory build-architectures ARCHITECTURES=arm64 RELEASE_COMMANDS="bpfman-operator bpfman-agent bpfman-reader bpfman-ns bpfman-csi bpfman-inspector"
+	@$(MAKE) --no-print-directory build-architectures ARCHITECTURES=arm64 RELEASE_COMMANDS="bpfman-operator bpfman-agent bpfman-reader bpfman-ns bpfman-probe bpfman-csi bpfman-inspector"
 	@$(MAKE) --no-print-directory build-architectures ARCHITECTURES=s390x RELEASE_COMMANDS=bpfman-reader
 	$(call requires,emulators envtest) EMULATED_BIN=$(LOCALBIN) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 -v -timeout 30m ./emulated
 
