@@ -335,7 +335,8 @@ func checkAddr(v string) error {
 	if err != nil {
 		return fmt.Errorf("%q is not host:port or :port", v)
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+	// strconv also accepts "+80" and "080", which YAML doesn't read as 80.
+	if n, err := strconv.Atoi(port); err != nil || strconv.Itoa(n) != port || n < 1 || n > 65535 {
 		return fmt.Errorf("%q: the port is not a number from 1 to 65535", v)
 	}
 	if host != "" && net.ParseIP(host) == nil {

@@ -58,7 +58,7 @@ const (
 	ReasonVerificationMoved = "VerificationMoved"
 	// ReasonApplied means that an object was created or changed.
 	ReasonApplied = "Applied"
-	// ReasonApplyFailed means that the API server refused an object.
+	// ReasonApplyFailed means that an object couldn't be rendered, or that the API server refused it.
 	ReasonApplyFailed = "ApplyFailed"
 
 	action = "Deploy"
@@ -186,6 +186,7 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 	config.Proxy = r.Proxy
 	daemonSet, err := DaemonSet(config, r.Namespace)
 	if err != nil {
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonApplyFailed, action, "Failed to apply DaemonSet "+DaemonSetName+": "+err.Error())
 		return err
 	}
 	own(daemonSet, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: configMap.Name, UID: configMap.UID, Controller: new(true)})
