@@ -30,9 +30,10 @@ const (
 	ConfigMapName = "bpfman-config"
 	// DaemonSetName is the name of the DaemonSet. Its pods have it as the value of their label "name".
 	DaemonSetName = "bpfman-daemon"
-	// AgentContainer, DaemonContainer, and InspectorContainer are the names of containers of these pods.
+	// AgentContainer, DaemonContainer, CSIContainer, and InspectorContainer are the names of containers of these pods.
 	AgentContainer     = "bpfman-agent"
 	DaemonContainer    = "bpfman"
+	CSIContainer       = "bpfman-csi"
 	InspectorContainer = "bpfman-inspector"
 	// CSIDriverName is the value of csi.driver in pods' volumes.
 	CSIDriverName = "csi.bpfman.io"
