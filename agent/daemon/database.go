@@ -63,7 +63,7 @@ func mendDatabase(root string, now time.Time) (removed []string, err error) {
 	}
 	for _, file := range files {
 		info, err := os.Lstat(file)
-		if errors.Is(err, fs.ErrNotExist) || (err == nil && now.Sub(info.ModTime()) < abandoned) {
+		if errors.Is(err, fs.ErrNotExist) || (err == nil && isRecent(now.Sub(info.ModTime()))) {
 			continue
 		}
 		if err == nil {
@@ -76,6 +76,10 @@ func mendDatabase(root string, now time.Time) (removed []string, err error) {
 	}
 	return removed, nil
 }
+
+// isRecent reports whether a file of this age may still be written. A file from the future is from before the clock was set
+// back.
+func isRecent(age time.Duration) bool { return age >= 0 && age < abandoned }
 
 // DatabaseSize returns the size of the daemon's database below root, in bytes.
 func DatabaseSize(root string) int64 {

@@ -114,7 +114,7 @@ func (i *Inventory) Ready() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.unready == nil && i.lane.isSilent() {
-		return errors.New("the bpfman daemon doesn't answer")
+		return errors.New("the bpfman daemon didn't answer in time")
 	}
 	return i.unready
 }

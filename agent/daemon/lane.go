@@ -155,7 +155,7 @@ func do[R any](ctx context.Context, i *Inventory, op string, deadline time.Durat
 // Exclusively runs f while no call of the daemon is in progress, and delays other
 // calls until f has returned.
 func (i *Inventory) Exclusively(ctx context.Context, f func() error) error {
-	if err := i.enter(ctx, "wait for the daemon"); err != nil {
+	if err := i.enter(ctx, "make other calls wait"); err != nil {
 		return err
 	}
 	defer i.lane.leave()

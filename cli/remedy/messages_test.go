@@ -75,7 +75,7 @@ var partial = slices.Concat(
 	// Beginnings before a cause.
 	[]string{
 		"%s: %s; the daemon reports: %s", "list all programs", "interfaces in pod %s/%s", "list what refers to %s", "policies can't be evaluated: %s",
-		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
+		"image %s can't be verified: %s", "exit code 0: the kubelet ends it, because it doesn't answer its liveness probe", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
 		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "load from image %s: %s", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
 	},
 	// Ends behind one.
@@ -102,7 +102,7 @@ var partial = slices.Concat(
 	},
 	// Errors that the agent handles, waits for, or logs.
 	[]string{
-		"images are being read, or a change isn't confirmed", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
+		"make other calls wait", "images are being read, or a change isn't confirmed", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
 		"generation %d is rolled back", "a change is rolled back", "wait for a rollback: %w",
 		"read the boot ID: %w", "read the record of a change: %w", "remove a damaged record: %w", "remove the record of %s: %w",
 		"write a section header: %w", "write the ELF header: %w", "it is in section %s, and bpfman has no kind for programs of type %s",

@@ -125,10 +125,15 @@ func (o Observed) problemsOf(pod *corev1.Pod) []string {
 	var problems []string
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		what := fmt.Sprintf("container %s with image %s", status.Name, status.Image)
-		if cause := failure(status); cause != "" {
-			problems = append(problems, what+" fails: "+cause+o.keyOf(cause))
-		} else if i := slices.IndexFunc(o.Servers, func(s deploy.Server) bool { return s.Container == status.Name }); i >= 0 && o.Unready[Container{pod.UID, status.Name}] {
-			problems = append(problems, fmt.Sprintf("%s runs, but isn't ready: it can't use port %s of the node (%s), or its log has another cause", what, o.Servers[i].Port, o.Servers[i].Key))
+		server := slices.IndexFunc(o.Servers, func(s deploy.Server) bool { return s.Container == status.Name })
+		switch cause := failure(status); {
+		case portInUse.MatchString(cause):
+			port := portInUse.FindStringSubmatch(cause)[1]
+			problems = append(problems, fmt.Sprintf("%s can't use port %s of the node%s: other software does", what, port, o.keyOf(port)))
+		case cause != "":
+			problems = append(problems, what+" fails: "+cause)
+		case server >= 0 && o.Unready[Container{pod.UID, status.Name}]:
+			problems = append(problems, fmt.Sprintf("%s runs, but isn't ready at port %s%s", what, o.Servers[server].Port, o.keyOf(o.Servers[server].Port)))
 		}
 		if ended := status.State.Terminated; status.Name == agentInit && ended != nil && ended.ExitCode == 0 {
 			if its, _ := strings.CutPrefix(ended.Message, agentComponent+" "); its != o.Version {
@@ -142,13 +147,11 @@ func (o Observed) problemsOf(pod *corev1.Pod) []string {
 // portInUse matches the message of a component that couldn't listen, and finds the port.
 var portInUse = regexp.MustCompile(`:([0-9]+): bind: address already in use`)
 
-// keyOf returns the key of the ConfigMap that has the port that other software uses, if that is the cause of a failure.
-func (o Observed) keyOf(cause string) string {
-	if used := portInUse.FindStringSubmatch(cause); used != nil {
-		for _, server := range o.Servers {
-			if server.Port == used[1] {
-				return " (" + server.Key + ")"
-			}
+// keyOf returns the key of the ConfigMap with a port, in parentheses, or "" if the ConfigMap is invalid.
+func (o Observed) keyOf(port string) string {
+	for _, server := range o.Servers {
+		if server.Port == port {
+			return " (" + server.Key + ")"
 		}
 	}
 	return ""
@@ -164,7 +167,7 @@ func failure(status corev1.ContainerStatus) string {
 	case ended != nil && ended.ExitCode != 0 && (status.RestartCount >= restarts || portInUse.MatchString(ended.Message)):
 		return fmt.Sprintf("exit code %d: %s", ended.ExitCode, cmp.Or(ended.Message, ended.Reason))
 	case ended != nil && status.RestartCount >= restarts: // no component ends by itself without an error
-		return "it doesn't answer its liveness probe"
+		return "exit code 0: the kubelet ends it, because it doesn't answer its liveness probe"
 	case waiting != nil && slices.Contains(hopeless, waiting.Reason):
 		return waiting.Reason + ": " + waiting.Message
 	}

@@ -83,7 +83,7 @@ func TestProblems(t *testing.T) {
 			LastTerminationState: ended(2, "flag provided but not defined: -mount-bpffs"),
 		})}, []string{"container mount-bpffs with image quay.io/bpfman/bpfman-agent:latest fails: exit code 2: flag provided but not defined: -mount-bpffs (a)"}},
 		"probed": {[]corev1.Pod{pod("a", ours, corev1.ContainerStatus{Name: "bpfman-agent", Image: "agent:1", RestartCount: 2, LastTerminationState: ended(0, "")})}, []string{
-			"container bpfman-agent with image agent:1 fails: it doesn't answer its liveness probe (a)",
+			"container bpfman-agent with image agent:1 fails: exit code 0: the kubelet ends it, because it doesn't answer its liveness probe (a)",
 		}},
 		"no image": {[]corev1.Pod{pod("a", corev1.ContainerStatus{Name: "mount-bpffs", Image: "agent:2", State: waiting("ImagePullBackOff", "not found")})}, []string{
 			"container mount-bpffs with image agent:2 fails: ImagePullBackOff: not found (a)",
@@ -113,12 +113,12 @@ func TestPortsInUse(t *testing.T) {
 	node := pod("n", mounted("bpfman-agent v1"), agent, csi, corev1.ContainerStatus{Name: "bpfman", Image: "b", State: running})
 	node.UID = "1"
 	o := Observed{Pods: []corev1.Pod{node}, Version: "v1", Servers: config.Servers()}
-	inUse := "container bpfman-agent with image a fails: exit code 1: listen tcp :9175: bind: address already in use (bpfman.agent.healthprobe.addr) (n)"
+	inUse := "container bpfman-agent with image a can't use port 9175 of the node (bpfman.agent.healthprobe.addr): other software does (n)"
 	if got := o.Problems(); !slices.Equal(got, []string{inUse}) {
 		t.Errorf("%q", got)
 	}
 	o.Unready = map[Container]bool{{"1", "bpfman-csi"}: true, {"1", "bpfman-agent"}: true, {"1", "bpfman"}: true}
-	unready := "container bpfman-csi with image c runs, but isn't ready: it can't use port 8173 of the node (bpfman.csi.metric.addr), or its log has another cause (n)"
+	unready := "container bpfman-csi with image c runs, but isn't ready at port 8173 (bpfman.csi.metric.addr) (n)"
 	if got := o.Problems(); !slices.Equal(got, []string{inUse, unready}) {
 		t.Errorf("%q", got)
 	}
