@@ -4,6 +4,8 @@
 package docs
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -91,6 +93,23 @@ func TestHelp(t *testing.T) {
 			case group != p.group:
 				t.Errorf("target %s is in group %q, not %q", target, group, p.group)
 			}
+		}
+	}
+}
+
+// Targets run on after one has failed, and a table says what became of each.
+func TestPartsRunOn(t *testing.T) {
+	fake := filepath.Join(t.TempDir(), "make")
+	must.Succeed(t, os.WriteFile(fake, []byte("#!/bin/sh\necho \"$@\"\n[ $2 != bad ]\n"), 0o700)) //nolint:gosec // an executable
+	command := exec.CommandContext(t.Context(), filepath.Join(root, "hack/parts.sh"), "good", "bad", "last VARIABLE=1")
+	command.Env = append(os.Environ(), "MAKE="+fake)
+	output, err := command.CombinedOutput()
+	if err == nil {
+		t.Error("it succeeded")
+	}
+	for _, line := range []string{`--no-print-directory last VARIABLE=1\n`, `passed +\d+ s  good\n`, `FAILED +\d+ s  bad\n`, `passed +\d+ s  last VARIABLE=1\n`} {
+		if !regexp.MustCompile("(?m)^" + line).Match(output) {
+			t.Errorf("no line %q in:\n%s", line, output)
 		}
 	}
 }
