@@ -392,7 +392,7 @@ func TestExporterOfOtherMaps(t *testing.T) {
 }
 
 // setting matches a setting in a command of the documentation.
-var setting = regexp.MustCompile("--(set|set-string) ([^ `]+=[^ `,]+)")
+var setting = regexp.MustCompile("--(set|set-string) ([^\\s`]+=[^\\s`,]+)")
 
 func pages(t *testing.T) []string {
 	t.Helper()
