@@ -6,6 +6,8 @@ package daemon
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,6 +61,40 @@ func (h *hanging) Attach(ctx context.Context, in *gobpfman.AttachRequest, opts .
 		return nil, err
 	}
 	return h.Daemon.Attach(ctx, in, opts...)
+}
+
+// opening is a daemon that doesn't answer while a file keeps it from opening its database.
+type opening struct {
+	*daemontest.Daemon
+	file string
+}
+
+func (o *opening) List(ctx context.Context, in *gobpfman.ListRequest, opts ...grpc.CallOption) (*gobpfman.ListResponse, error) {
+	if _, err := os.Stat(o.file); err == nil {
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return o.Daemon.List(ctx, in, opts...)
+}
+
+// With the default configuration, the daemon tries to open its database for longer than the agent waits for an answer.
+func TestUnfinishedSnapshotOfADaemonThatTries(t *testing.T) {
+	root := t.TempDir()
+	file := filepath.Join(root, databaseDir, "snap.02.generating")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		long := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(file, long, long); err != nil {
+			t.Fatal(err)
+		}
+		i := NewInventory(&opening{daemontest.New(root), file}, root)
+		refresh(t, i)
+		if err := i.Ready(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Callers of a daemon that hangs don't wait for a deadline one after another. One of them finds out when the daemon is

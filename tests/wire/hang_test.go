@@ -39,11 +39,7 @@ func TestHang(t *testing.T) {
 
 // The kubelet's probe waits longer than the longest call takes.
 func TestProbeOutlastsLoads(t *testing.T) {
-	config, _, err := deploy.ParseConfig(map[string]string{
-		deploy.KeyDaemonImage: "a", deploy.KeyAgentImage: "a", deploy.KeyCSIImage: "a", deploy.KeyInspectorImage: "a",
-	})
-	must.Succeed(t, err)
-	object, err := deploy.DaemonSet(config, "bpfman")
+	object, err := deploy.DaemonSet(deployed(t), "bpfman")
 	must.Succeed(t, err)
 	daemonSet := appsv1.DaemonSet{}
 	must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &daemonSet))
