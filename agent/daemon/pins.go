@@ -104,7 +104,7 @@ func orphans(pins []pin, list *gobpfman.ListResponse) (programs []string, links 
 	}
 	for _, pin := range pins {
 		switch {
-		case pin.older && !(setBack && (pin.isLink() || pin.id > first)):
+		case pin.older && (!setBack || !pin.isLink() && pin.id <= first): // of another version
 		case pin.isLink() && !attached[pin.id]:
 			links = append(links, pin.id)
 		case !pin.isLink() && !listed[pin.id]:

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -97,11 +98,11 @@ func (r *Reconciler) observe(ctx context.Context, configMap *corev1.ConfigMap, o
 	}
 	daemonSet := &appsv1.DaemonSet{}
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.ConfigMap.Namespace, Name: deploy.DaemonSetName}, daemonSet)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get DaemonSet %s: %w", deploy.DaemonSetName, err)
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
 	if err != nil {
-		return nil
+		return fmt.Errorf("get DaemonSet %s: %w", deploy.DaemonSetName, err)
 	}
 	observed.DaemonSet = daemonSet
 	var about corev1.EventList
