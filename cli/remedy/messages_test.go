@@ -77,6 +77,7 @@ var partial = slices.Concat(
 	[]string{
 		"%s: %s; the daemon reports: %s", "%s; and %d more containers", "list all programs", "interfaces in pod %s", "list what refers to %s", "policies can't be evaluated: %s",
 		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
+		"exit code 0: the kubelet ends it, because it doesn't answer its liveness probe",
 		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "load from image %s: %s", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
 	},
 	// Ends behind one.
@@ -103,6 +104,7 @@ var partial = slices.Concat(
 	},
 	// Errors that the agent handles, waits for, or logs.
 	[]string{
+		"make other calls wait",
 		"generation %d is rolled back", "a change is rolled back", "wait for a rollback: %w",
 		"no process of the pod is running",
 		"images are being read, or a change isn't confirmed", "too many images are being read from slow registries", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
