@@ -31,7 +31,11 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/kindcache"
 )
 
-const passTimeout = 30 * time.Second
+const (
+	passTimeout = 30 * time.Second
+	// unlistedRetry is the delay before a BpfNode is reconciled again if BpfNodes haven't been listed yet.
+	unlistedRetry = time.Second
+)
 
 // Reconciler deletes the BpfNode of a node if no inspector runs there, or is going to.
 type Reconciler struct {
@@ -86,8 +90,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	found := Metadata()
-	if err := r.Client.Get(ctx, q.NamespacedName, found); apierrors.IsNotFound(err) || kinds.Unread(err) {
-		return reconcile.Result{}, nil // if the cache gets it later, that causes an event
+	if err := r.Client.Get(ctx, q.NamespacedName, found); apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	} else if kinds.Unread(err) {
+		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get BpfNode %s: %w", q.Name, err)
 	}

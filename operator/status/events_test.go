@@ -31,8 +31,12 @@ func agentPod(uid types.UID, node string, phase corev1.PodPhase) client.Object {
 func newReconciler(x *Index) (*Reconciler, *clocktesting.FakeClock, queue) {
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[Ref]())
-	return &Reconciler{Clock: clock, index: x, notes: map[types.UID]note{}}, clock, q
+	return &Reconciler{Clock: clock, index: x, notes: map[types.UID]note{}, health: asListed(true)}, clock, q
 }
+
+type asListed bool
+
+func (l asListed) Listed() bool { return bool(l) }
 
 // A pod is bound, evicted, and replaced. The last one isn't replaced within the grace period.
 func TestAgentPodEvents(t *testing.T) {

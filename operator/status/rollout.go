@@ -36,9 +36,6 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	}
 	matching, err := r.rollouts(ctx, ref.Kind, o)
 	if kinds.Unread(err) {
-		if was == nil {
-			return nil, 0, nil // if there is a policy, there is an event
-		}
 		return was, unlistedRetry, nil
 	}
 	if err != nil {
@@ -60,6 +57,9 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	}
 	if !equality.Semantic.DeepEqual(was, summary.Rollout) {
 		return was, 0, nil // the sums are about an earlier step, and there is another event
+	}
+	if !r.health.Listed() {
+		return was, unlistedRetry, nil // a node with a conflict would look healthy
 	}
 	current := was.DeepCopy()
 	current.Policy = p.Name
