@@ -193,13 +193,19 @@ func isOpenShift(config *rest.Config) (bool, error) {
 	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == openShiftGroup }), nil
 }
 
+// cacheOptions returns what the cache contains. Its transforms must be idempotent: client-go applies them twice to the
+// first objects of a watch.
+func cacheOptions(namespace string, openShift bool) cache.Options {
+	byObject := deploy.CacheByObject(namespace, openShift)
+	maps.Copy(byObject, status.CacheByObject(namespace, deploy.PodLabels()))
+	return cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
+}
+
 func newManager(config *rest.Config, o Options, openShift bool, known *kinds.Kinds) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
 		return nil, fmt.Errorf("build scheme: %w", err)
 	}
-	byObject := deploy.CacheByObject(o.Namespace, openShift)
-	maps.Copy(byObject, status.CacheByObject(o.Namespace, deploy.PodLabels()))
 	// Reports are the most numerous objects. They are read from the store, because the cache would contain them
 	// completely.
 	var uncached []client.Object
@@ -211,7 +217,7 @@ func newManager(config *rest.Config, o Options, openShift bool, known *kinds.Kin
 		Client:         client.Options{Cache: &client.CacheOptions{DisableFor: uncached}},
 		NewCache:       kindcache.New(known),
 		MapperProvider: kindcache.Mapper,
-		Cache:          cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:          cacheOptions(o.Namespace, openShift),
 		Metrics: metricsserver.Options{
 			BindAddress:    o.MetricsAddr,
 			SecureServing:  true,

@@ -81,7 +81,7 @@ type Reconciler struct {
 	// health reports whether the index contains what the inspectors say.
 	health interface{ Listed() bool }
 	mu     sync.Mutex
-	notes map[types.UID]note
+	notes  map[types.UID]note
 }
 
 // note is what the reconciler remembers about an object between writes.
