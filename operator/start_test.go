@@ -6,10 +6,10 @@ package operator
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,8 +17,11 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -150,6 +153,49 @@ func TestRestartWithLateLists(t *testing.T) {
 	})
 }
 
+// A policy that can't be decoded is held against what it could match, and says so. It doesn't hide others.
+func TestPoliciesThatCannotBeDecoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &apiServer{t: t}
+		halted(s)
+		s.put(&v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: "new", Generation: 1}})
+		rollouts, policies := v1alpha1.RolloutPolicyKind.GroupVersionKind(), v1alpha1.PolicyKind.GroupVersionKind()
+		program, name := v1alpha1.SchemeGroupVersion.WithKind("TracepointProgram"), types.NamespacedName{Name: "damaged"}
+		s.put(damaged(rollouts, map[string]any{"steps": []any{map[string]any{"nodes": int64(9999999999)}}}))
+		s.put(damaged(policies, map[string]any{"rules": "none"}))
+		defer run(s)()
+		time.Sleep(time.Minute) //nolint:forbidigo // in the bubble, the clock isn't real
+		var status struct {
+			Status struct {
+				Conditions []metav1.Condition      `json:"conditions"`
+				Rollout    *v1alpha1.RolloutStatus `json:"rollout"`
+			} `json:"status"`
+		}
+		for _, kind := range []schema.GroupVersionKind{rollouts, policies} {
+			s.get(kind, name, &status)
+			if c := meta.FindStatusCondition(status.Status.Conditions, string(v1alpha1.Ready)); c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "the policy can't be read") {
+				t.Errorf("the %s says %+v", kind.Kind, status.Status.Conditions)
+			}
+		}
+		s.get(program, types.NamespacedName{Name: "counter"}, &status)
+		if r := status.Status.Rollout; r == nil || r.State != v1alpha1.RolloutHalted {
+			t.Errorf("the failed rollout is %+v", r)
+		}
+		s.get(program, types.NamespacedName{Name: "new"}, &status)
+		if r := status.Status.Rollout; r == nil || r.State != v1alpha1.RolloutContested || !strings.Contains(r.Message, "the RolloutPolicy damaged can't be read") {
+			t.Errorf("the rollout of another object is %+v", r)
+		}
+	})
+}
+
+func damaged(gvk schema.GroupVersionKind, spec map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	o.SetGroupVersionKind(gvk)
+	o.SetName("damaged")
+	o.SetGeneration(1)
+	return o
+}
+
 // checkHalted checks that the cluster is as halted made it, and summarized.
 func checkHalted(s *apiServer) {
 	s.t.Helper()
@@ -168,6 +214,6 @@ func checkHalted(s *apiServer) {
 		s.t.Errorf("the hints are %v", published.Data)
 	}
 	if s.objects[v1alpha1.NodeKind.GroupVersionKind()][types.NamespacedName{Name: "node"}] == nil {
-		s.t.Error(errors.New("the BpfNode was deleted"))
+		s.t.Error("the BpfNode was deleted")
 	}
 }

@@ -104,9 +104,12 @@ func newCache(known *kinds.Kinds, config *rest.Config, options cache.Options) (c
 			return toolscache.NewSharedIndexInformer(lw, object, resync, indexers) // can't be recorded in known
 		}
 		from := toolscache.ToListerWatcherWithContext(lw)
-		for _, kind := range v1alpha1.UserKinds {
-			if kind.GroupVersionKind() == gvk {
-				from = toolscache.NewListWatchFromClient(api, kind.Resource(), metav1.NamespaceAll, fields.Everything())
+		// Metadata alone can always be decoded.
+		if _, partial := object.(*metav1.PartialObjectMetadata); !partial {
+			for _, kind := range v1alpha1.AllKinds() {
+				if kind.GroupVersionKind() == gvk {
+					from = toolscache.NewListWatchFromClient(api, kind.Resource(), metav1.NamespaceAll, fields.Everything())
+				}
 			}
 		}
 		informer := toolscache.NewSharedIndexInformer(known.Watch(gvk, from), object, resync, indexers)

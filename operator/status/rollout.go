@@ -44,9 +44,9 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	switch {
 	case len(matching) == 0:
 		return nil, 0, nil
-	case len(matching) > 1 && hasFailed(o, was):
+	case !decided(matching) && hasFailed(o, was):
 		return was, 0, nil // it has to stay so after the contest
-	case len(matching) > 1:
+	case !decided(matching):
 		return contested(was, matching), 0, nil
 	}
 	p := matching[0]
@@ -157,17 +157,26 @@ func hasFailed(o v1alpha1.UserObject, was *v1alpha1.RolloutStatus) bool {
 	return was.State == v1alpha1.RolloutUndone
 }
 
+// decided reports whether the policies that match an object say how it is rolled out.
+func decided(matching []*policy.Rollout) bool {
+	return len(matching) == 1 && matching[0].Undecodable == ""
+}
+
 func contested(was *v1alpha1.RolloutStatus, matching []*policy.Rollout) *v1alpha1.RolloutStatus {
 	s := &v1alpha1.RolloutStatus{}
 	if was != nil {
 		s = was.DeepCopy()
 	}
+	s.State, s.Policy = v1alpha1.RolloutContested, ""
 	names := make([]string, len(matching))
 	for i, p := range matching {
 		names[i] = p.Name
+		if p.Undecodable != "" {
+			s.Message = "the RolloutPolicy " + p.Name + " can't be read, so no node changes until you correct or delete it: " + p.Undecodable
+			return s
+		}
 	}
 	slices.Sort(names)
-	s.State, s.Policy = v1alpha1.RolloutContested, ""
 	s.Message = "the RolloutPolicies " + strings.Join(names, ", ") + " match the object, so no node changes until only one does"
 	return s
 }
@@ -180,9 +189,6 @@ func (r *Reconciler) rollouts(ctx context.Context, kind string, o v1alpha1.UserO
 	}
 	var matching []*policy.Rollout
 	for i := range all.Items {
-		if kinds.Undecodable(&all.Items[i]) != "" {
-			continue // the API server doesn't accept such a policy
-		}
 		if p := policy.CompileRollout(&all.Items[i]); p.Matches(kind, o) {
 			matching = append(matching, p)
 		}
