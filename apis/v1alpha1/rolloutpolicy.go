@@ -38,6 +38,7 @@ type RolloutPolicySpec struct {
 	// +default=0
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == string || type(self) == int && self >= 0 && self <= 2147483647",message="the number must be from 0 to 2147483647"
+	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:Pattern=`^([0-9]|[1-9][0-9]|100)%$`
 	MaxUnhealthy intstr.IntOrString `json:"maxUnhealthy,omitzero"`
 
@@ -122,6 +123,7 @@ type RolloutStep struct {
 	// +required
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == string || type(self) == int && self >= 1 && self <= 2147483647",message="the number must be from 1 to 2147483647"
+	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:Pattern=`^([1-9]|[1-9][0-9]|100)%$`
 	Nodes intstr.IntOrString `json:"nodes"`
 

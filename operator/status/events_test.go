@@ -4,6 +4,7 @@
 package status
 
 import (
+	"strings"
 	"testing"
 	"time"
 	"unique"
@@ -194,6 +195,9 @@ func TestNodeOfProgram(t *testing.T) {
 		{"node-a", "node-a", "node-a"},
 		{long, "", ""},
 		{long, "the-long-name", "the-long-name"},
+		{"label", "name", "name"},
+		{strings.Repeat("n", 50), "", strings.Repeat("n", 50)},
+		{strings.Repeat("n", 51), "", ""}, // possibly a hash
 	} {
 		if got := nodeOf(&reports.Report{Node: unique.Make(reports.Node{Label: c.label, Name: c.node})}); got != c.want {
 			t.Errorf("label %q, node %q: got %q, want %q", c.label, c.node, got, c.want)

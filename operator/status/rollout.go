@@ -5,6 +5,7 @@ package status
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -98,6 +99,9 @@ func (r *Reconciler) begin(ctx context.Context, ref Ref, summary Summary, was *v
 	case was.Previous != nil:
 		previous, keep = was.Previous, was.Previous.Revision
 	}
+	if size := storedSize(o, previous); size > maxStored {
+		return oversized(was, size), nil
+	}
 	number, err := r.Revisions.Record(ctx, ref.Kind, o, revision, keep)
 	if err != nil {
 		return was, err
@@ -142,6 +146,30 @@ func lost(was *v1alpha1.RolloutStatus) *v1alpha1.RolloutStatus {
 	s := was.DeepCopy()
 	s.State = v1alpha1.RolloutHalted
 	s.Message = fmt.Sprintf("the ControllerRevision of revision %d doesn't exist, so no node changes until you delete the RolloutPolicy", was.Revision)
+	return s
+}
+
+// maxStored is less than the 1.5 MiB that etcd stores in one object, so that the rest of the status fits.
+const maxStored = 1_300_000
+
+// storedSize returns the size of an object with its previous revision in the status, in bytes.
+func storedSize(o v1alpha1.UserObject, previous *v1alpha1.RolloutRevision) int {
+	if previous == nil {
+		return 0
+	}
+	whole, err := json.Marshal(o)
+	if err != nil {
+		return 0 // the API server has encoded it
+	}
+	return len(whole) + len(previous.Object.Raw)
+}
+
+// oversized returns the state of an object that can't be stored with its previous revision. Without it, nodes that aren't
+// to change yet wouldn't know what to run, so all keep what they run.
+func oversized(was *v1alpha1.RolloutStatus, size int) *v1alpha1.RolloutStatus {
+	s := was.DeepCopy()
+	s.State = v1alpha1.RolloutHalted
+	s.Message = fmt.Sprintf("the object and its previous revision have %d bytes, and at most %d can be stored, so no node changes until you make the object smaller", size, maxStored)
 	return s
 }
 
