@@ -20,7 +20,6 @@ type KprobeProgramInfo struct {
 	// +optional
 	// +default=0
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=9007199254740991
 	Offset uint64 `json:"offset,omitempty"`
 
 	// retprobe says whether the program runs when the function returns, instead of

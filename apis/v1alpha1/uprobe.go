@@ -19,7 +19,6 @@ type UprobeProgramInfo struct {
 	// +optional
 	// +default=0
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=9007199254740991
 	Offset uint64 `json:"offset,omitempty"`
 
 	// target is the name of a library, or the absolute path of a library or
@@ -126,7 +125,6 @@ type UprobeNsProgramInfo struct {
 	// +optional
 	// +default=0
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=9007199254740991
 	Offset uint64 `json:"offset,omitempty"`
 
 	// target is the name of a library, or the absolute path of a library or
