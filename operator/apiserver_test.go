@@ -196,16 +196,16 @@ func (s *apiServer) RoundTrip(q *http.Request) (*http.Response, error) {
 // silence is the body of a watch without events. It ends without an error, because client-go's watches can leak a
 // goroutine after one.
 type silence struct {
-	ended context.Context
+	ended <-chan struct{}
 	end   func()
 }
 
 func newSilence(ctx context.Context) silence {
 	ctx, cancel := context.WithCancel(ctx)
-	return silence{ctx, cancel}
+	return silence{ctx.Done(), cancel}
 }
 
-func (s silence) Read([]byte) (int, error) { <-s.ended.Done(); return 0, io.EOF }
+func (s silence) Read([]byte) (int, error) { <-s.ended; return 0, io.EOF }
 func (s silence) Close() error             { s.end(); return nil }
 
 // wait waits if lists of the resource are held.
@@ -361,7 +361,7 @@ func discover(q *http.Request, path []string) *http.Response {
 
 func refuse(q *http.Request, code int, reason metav1.StatusReason) *http.Response {
 	return respond(q, code, metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(code), //nolint:gosec // an HTTP status
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(code),
 		Message: string(reason),
 	})
 }

@@ -39,7 +39,7 @@ import (
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	utilruntime.ErrorHandlers = nil // they delay errors by the process's real time
+	utilruntime.ErrorHandlers = nil //nolint:reassign // they delay errors by the process's real time
 	if err := v1alpha1.Install(scheme.Scheme); err != nil {
 		panic(err)
 	}

@@ -4,7 +4,7 @@
 package operator
 
 import (
-	"math/rand"
+	"math/rand" //nolint:depguard // the fuzzer has its type
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"

@@ -4,7 +4,7 @@
 package cluster
 
 import (
-	"math/rand"
+	"math/rand" //nolint:depguard // the fuzzer has its type
 	"net/http"
 	"testing"
 	"time"
@@ -85,7 +85,7 @@ func TestTransformsAreIdempotent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			twice, err := s.trim(once.(runtime.Object).DeepCopyObject())
+			twice, err := s.trim(once.(runtime.Object).DeepCopyObject()) //nolint:errcheck,forcetypeassert // a panic fails the test
 			if err != nil || !equality.Semantic.DeepEqual(once, twice) {
 				t.Errorf("%s: %v: %+v, and then %+v", s.gvk.Kind, err, once, twice)
 			}

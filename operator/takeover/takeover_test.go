@@ -6,6 +6,7 @@ package takeover
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -127,9 +128,7 @@ func TestFinalizerThatComesBack(t *testing.T) {
 func TestReportsOfANode(t *testing.T) {
 	report := func(name, node string, labels map[string]string, finalizers ...string) *v1alpha1.BpfProgram {
 		o := &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Finalizers: finalizers, Labels: map[string]string{v1alpha1.LabelHostname: node}}}
-		for key, value := range labels {
-			o.Labels[key] = value
-		}
+		maps.Copy(o.Labels, labels)
 		return o
 	}
 	pod := func(labels map[string]string) *corev1.Pod {
@@ -162,7 +161,7 @@ func TestReportsOfANode(t *testing.T) {
 			}
 			waits := strings.Contains(test.left, "theirs")
 			if event := said(recorder); strings.Join(left, " ") != test.left || (result.RequeueAfter > 0) != waits ||
-				strings.Contains(event, "Deleted 1 reports of upstream's agent on node node") == waits {
+				strings.Contains(event, "Deleted 1 reports of upstream's agent on node ") == waits {
 				t.Errorf("left are %q, again after %s, and the Event is %q", left, result.RequeueAfter, event)
 			}
 		})
