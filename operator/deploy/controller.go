@@ -34,6 +34,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/operator/contest"
+	"github.com/bpfman/bpfman-operator/operator/kindcache"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
@@ -108,11 +109,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	toConfigMap := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: ConfigMapName}}}
 	})
+	// What is deployed is watched to repair it. To deploy it, it needn't be listed.
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("deploy").
 		For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: configured})).
-		Watches(&appsv1.DaemonSet{}, toConfigMap, builder.WithPredicates(intended)).
-		Watches(&storagev1.CSIDriver{}, toConfigMap)
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), &appsv1.DaemonSet{}, toConfigMap, intended)).
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), &storagev1.CSIDriver{}, toConfigMap))
 	if r.OpenShift {
 		b = b.WatchesMetadata(constraintsMetadata(), toConfigMap)
 	}

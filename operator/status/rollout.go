@@ -5,6 +5,7 @@ package status
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,9 +37,6 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	}
 	matching, err := r.rollouts(ctx, ref.Kind, o)
 	if kinds.Unread(err) {
-		if was == nil {
-			return nil, 0, nil // if there is a policy, there is an event
-		}
 		return was, unlistedRetry, nil
 	}
 	if err != nil {
@@ -47,9 +45,9 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	switch {
 	case len(matching) == 0:
 		return nil, 0, nil
-	case len(matching) > 1 && hasFailed(o, was):
+	case !decided(matching) && hasFailed(o, was):
 		return was, 0, nil // it has to stay so after the contest
-	case len(matching) > 1:
+	case !decided(matching):
 		return contested(was, matching), 0, nil
 	}
 	p := matching[0]
@@ -60,6 +58,9 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	}
 	if !equality.Semantic.DeepEqual(was, summary.Rollout) {
 		return was, 0, nil // the sums are about an earlier step, and there is another event
+	}
+	if !r.health.Listed() {
+		return was, unlistedRetry, nil // a node with a conflict would look healthy
 	}
 	current := was.DeepCopy()
 	current.Policy = p.Name
@@ -97,6 +98,9 @@ func (r *Reconciler) begin(ctx context.Context, ref Ref, summary Summary, was *v
 		keep = was.Revision
 	case was.Previous != nil:
 		previous, keep = was.Previous, was.Previous.Revision
+	}
+	if size := storedSize(o, previous); size > maxStored {
+		return oversized(was, size), nil
 	}
 	number, err := r.Revisions.Record(ctx, ref.Kind, o, revision, keep)
 	if err != nil {
@@ -145,6 +149,30 @@ func lost(was *v1alpha1.RolloutStatus) *v1alpha1.RolloutStatus {
 	return s
 }
 
+// maxStored is less than the 1.5 MiB that etcd stores in one object, so that the rest of the status fits.
+const maxStored = 1_300_000
+
+// storedSize returns the size of an object with its previous revision in the status, in bytes.
+func storedSize(o v1alpha1.UserObject, previous *v1alpha1.RolloutRevision) int {
+	if previous == nil {
+		return 0
+	}
+	whole, err := json.Marshal(o)
+	if err != nil {
+		return 0 // the API server has encoded it
+	}
+	return len(whole) + len(previous.Object.Raw)
+}
+
+// oversized returns the state of an object that can't be stored with its previous revision. Without it, nodes that aren't
+// to change yet wouldn't know what to run, so all keep what they run.
+func oversized(was *v1alpha1.RolloutStatus, size int) *v1alpha1.RolloutStatus {
+	s := was.DeepCopy()
+	s.State = v1alpha1.RolloutHalted
+	s.Message = fmt.Sprintf("the object and its previous revision have %d bytes, and at most %d can be stored, so no node changes until you make the object smaller", size, maxStored)
+	return s
+}
+
 // hasFailed reports whether the rollout of an object's revision has failed, so that nothing changes until somebody edits
 // the object, or resumes the rollout.
 func hasFailed(o v1alpha1.UserObject, was *v1alpha1.RolloutStatus) bool {
@@ -157,17 +185,26 @@ func hasFailed(o v1alpha1.UserObject, was *v1alpha1.RolloutStatus) bool {
 	return was.State == v1alpha1.RolloutUndone
 }
 
+// decided reports whether the policies that match an object say how it is rolled out.
+func decided(matching []*policy.Rollout) bool {
+	return len(matching) == 1 && matching[0].Undecodable == ""
+}
+
 func contested(was *v1alpha1.RolloutStatus, matching []*policy.Rollout) *v1alpha1.RolloutStatus {
 	s := &v1alpha1.RolloutStatus{}
 	if was != nil {
 		s = was.DeepCopy()
 	}
+	s.State, s.Policy = v1alpha1.RolloutContested, ""
 	names := make([]string, len(matching))
 	for i, p := range matching {
 		names[i] = p.Name
+		if p.Undecodable != "" {
+			s.Message = "the RolloutPolicy " + p.Name + " can't be read, so no node changes until you correct or delete it: " + p.Undecodable
+			return s
+		}
 	}
 	slices.Sort(names)
-	s.State, s.Policy = v1alpha1.RolloutContested, ""
 	s.Message = "the RolloutPolicies " + strings.Join(names, ", ") + " match the object, so no node changes until only one does"
 	return s
 }
@@ -180,9 +217,6 @@ func (r *Reconciler) rollouts(ctx context.Context, kind string, o v1alpha1.UserO
 	}
 	var matching []*policy.Rollout
 	for i := range all.Items {
-		if kinds.Undecodable(&all.Items[i]) != "" {
-			continue // the API server doesn't accept such a policy
-		}
 		if p := policy.CompileRollout(&all.Items[i]); p.Matches(kind, o) {
 			matching = append(matching, p)
 		}

@@ -5,9 +5,12 @@ package status
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
+	steps "github.com/bpfman/bpfman-operator/operator/rollout"
 )
 
 // Nodes that were healthy in a step, or join it, wait from then on. Those of a new step wait since it began.
@@ -136,8 +140,77 @@ func TestRolloutWhosePoliciesAreNotListedYet(t *testing.T) {
 		if is != was || err != nil {
 			t.Errorf("%+v, %v, want %+v", is, err, was)
 		}
-		if (again != 0) != (was != nil) {
-			t.Errorf("%+v is decided about after %s", was, again)
+		if again == 0 { // the event of a policy can come before the end of the list
+			t.Errorf("%+v is never decided about", was)
+		}
+	}
+}
+
+// A change of an object that can't be stored together with its previous revision isn't rolled out, and says so.
+func TestRolloutOfALargeObject(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.Install(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := appsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{1 << 10, 480 << 10} { // as base64, a third more
+		object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: uid, Generation: 2}}
+		object.Spec.GlobalData = map[string][]byte{"table": make([]byte, size)}
+		revision, err := rollout.RevisionOf(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := json.Marshal(revision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object.Spec.Priority = 7
+		r, _, _ := newReconciler(cluster(t, "a"))
+		r.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(object).WithIndex(object, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).Build()
+		r.Live, r.Revisions = r.Client, &steps.History{Client: r.Client, Reader: r.Client, Namespace: "bpfman"}
+		was := &v1alpha1.RolloutStatus{
+			State: v1alpha1.RolloutProgressing, Hash: revision.Hash(), Revision: 2, Until: new(int64(1)), Previous: &v1alpha1.RolloutRevision{Revision: 1, Object: runtime.RawExtension{Raw: stored}},
+		}
+		is, err := r.begin(t.Context(), ref, Summary{}, was, "staged", steps.Input{
+			Policy: &v1alpha1.RolloutPolicySpec{Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}},
+			Nodes:  steps.Nodes{Positions: func() []int64 { return []int64{1} }},
+		})
+		if large := size > 1<<10; err != nil || (is.State == v1alpha1.RolloutHalted) != large || (is.Hash == was.Hash) != large ||
+			strings.Contains(is.Message, "so no node changes until you make the object smaller") != large {
+			t.Errorf("%d bytes: %v, %s with hash %s: %s", size, err, is.State, is.Hash, is.Message)
+		}
+	}
+}
+
+// Before the BpfNodes are listed, a node whose inspector has reported a conflict looks healthy.
+func TestRolloutWhoseBpfNodesAreNotListedYet(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.Install(scheme); err != nil {
+		t.Fatal(err)
+	}
+	at := metav1.NewTime(time.Unix(0, 0))
+	was := &v1alpha1.RolloutStatus{
+		State: v1alpha1.RolloutProgressing, Hash: "hash", Revision: 2, Step: 1, Nodes: 1, Until: new(int64(1 << 40)), Started: &at, StepStarted: &at,
+	}
+	x := cluster(t, "a")
+	owner := everywhere(2)
+	owner.Rollout, owner.Before = was, 1
+	x.SetOwner(ref, uid, owner)
+	x.SetReport(program("a", "program-a", 2, v1alpha1.BpfProgCondLoaded, ""))
+	r, _, _ := newReconciler(x)
+	r.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&v1alpha1.RolloutPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "staged"},
+		Spec:       v1alpha1.RolloutPolicySpec{Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}, TimeLimit: metav1.Duration{Duration: time.Hour}},
+	}).Build()
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid, Generation: 2, Annotations: map[string]string{rollout.Mark: "hash"}}}
+	for _, listed := range []bool{false, true} {
+		r.health = asListed(listed)
+		summary, _ := x.Summary(uid)
+		is, again, err := r.rollout(t.Context(), ref, object, summary, was)
+		if err != nil || again == 0 || (is.Step != was.Step) != listed {
+			t.Errorf("listed: %v: %+v after %s, %v", listed, is, again, err)
 		}
 	}
 }
