@@ -27,8 +27,8 @@ FROM source AS build-agent
 ARG VERSION=latest
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     go -C agent build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-agent && \
-    go -C agent build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-reader ./cmd/bpfman-ns && \
-    release licences --out /licenses /out/bpfman-agent /out/bpfman-reader /out/bpfman-ns
+    go -C agent build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-reader ./cmd/bpfman-ns ./cmd/bpfman-probe && \
+    release licences --out /licenses /out/bpfman-agent /out/bpfman-reader /out/bpfman-ns /out/bpfman-probe
 
 FROM source AS build-csi
 ARG VERSION=latest
@@ -72,7 +72,7 @@ ENTRYPOINT ["/bpfman-operator"]
 # Root, to open the daemon's socket and read /proc; its container drops all capabilities.
 FROM base AS agent
 COPY --from=build-agent /licenses /licenses
-COPY --from=build-agent /out/bpfman-agent /out/bpfman-reader /out/bpfman-ns /
+COPY --from=build-agent /out/bpfman-agent /out/bpfman-reader /out/bpfman-ns /out/bpfman-probe /
 USER 0:0
 ENTRYPOINT ["/bpfman-agent"]
 

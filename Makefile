@@ -124,12 +124,14 @@ docs: $(DOCS_VENV)/bin/mkdocs schemas ## Build the documentation's site to bin/s
 # The e2e tests with many restarts and long waits only run with `make test-e2e`. Only the one-node cluster has an
 # audit log, which test-rbac reads.
 .PHONY: test
-test: E2E_FLAGS = -short
-test: test-code test-e2e $(if $(ONE_NODE),test-rbac) ## Run all tests but the longest (as root), on the cluster of KUBECONFIG or the one-node cluster.
+test: deps ## Run all tests but the longest (as root), on the cluster of KUBECONFIG or the one-node cluster.
+	@MAKE="$(MAKE)" ENVTEST_FLAGS=-short E2E_FLAGS=-short hack/parts.sh $(TEST_CODE) test-e2e $(if $(ONE_NODE),test-rbac)
+
+TEST_CODE = test-unit test-reader test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-inspector
 
 .PHONY: test-code
-test-code: ENVTEST_FLAGS = -short
-test-code: deps test-unit test-reader test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-inspector ## Run all tests that need no cluster (as root).
+test-code: deps ## Run all tests that need no cluster (as root).
+	@MAKE="$(MAKE)" ENVTEST_FLAGS=-short hack/parts.sh $(TEST_CODE)
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -99,12 +100,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("set up %T: %w", lease, err)
 	}
 	err = guard(mgr, recorder, o.Namespace, known, func() error {
-		for _, controller := range controllers(mgr, reports.NewStore(known), recorder, announcer, openShift, o.Proxy) {
-			if err := controller.SetupWithManager(mgr); err != nil {
-				return fmt.Errorf("set up %T: %w", controller, err)
-			}
-		}
-		return nil
+		return setUp(mgr, controllers(mgr, reports.NewStore(known), recorder, announcer, openShift, o.Proxy))
 	})
 	if err != nil {
 		return nil, err
@@ -121,6 +117,36 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 }
 
 type controller interface{ SetupWithManager(ctrl.Manager) error }
+
+// setUp sets up controllers with a manager that can already run, and starts none before all of them are complete.
+func setUp(mgr ctrl.Manager, all []controller) error {
+	complete := &collector{Manager: mgr}
+	for _, controller := range all {
+		if err := controller.SetupWithManager(complete); err != nil {
+			return fmt.Errorf("set up %T: %w", controller, err)
+		}
+	}
+	for _, runnable := range complete.runnables {
+		if err := mgr.Add(runnable); err != nil {
+			return fmt.Errorf("start %T: %w", runnable, err)
+		}
+	}
+	return nil
+}
+
+// collector is a manager that starts nothing. The builder of a controller adds it to the manager before it adds the
+// controller's watches. A controller that starts in between waits for no list, and decides as if there were no objects.
+type collector struct {
+	ctrl.Manager
+
+	runnables []manager.Runnable
+}
+
+// Add implements [ctrl.Manager].
+func (c *collector) Add(runnable manager.Runnable) error {
+	c.runnables = append(c.runnables, runnable)
+	return nil
+}
 
 func controllers(mgr ctrl.Manager, stored *reports.Store, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool, proxy httpproxy.Config) []controller {
 	c, live, namespace := mgr.GetClient(), mgr.GetAPIReader(), announcer.ConfigMap.Namespace
@@ -167,13 +193,19 @@ func isOpenShift(config *rest.Config) (bool, error) {
 	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == openShiftGroup }), nil
 }
 
+// cacheOptions returns what the cache contains. Its transforms must be idempotent: client-go applies them twice to the
+// first objects of a watch.
+func cacheOptions(namespace string, openShift bool) cache.Options {
+	byObject := deploy.CacheByObject(namespace, openShift)
+	maps.Copy(byObject, status.CacheByObject(namespace, deploy.PodLabels()))
+	return cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
+}
+
 func newManager(config *rest.Config, o Options, openShift bool, known *kinds.Kinds) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
 		return nil, fmt.Errorf("build scheme: %w", err)
 	}
-	byObject := deploy.CacheByObject(o.Namespace, openShift)
-	maps.Copy(byObject, status.CacheByObject(o.Namespace, deploy.PodLabels()))
 	// Reports are the most numerous objects. They are read from the store, because the cache would contain them
 	// completely.
 	var uncached []client.Object
@@ -185,13 +217,17 @@ func newManager(config *rest.Config, o Options, openShift bool, known *kinds.Kin
 		Client:         client.Options{Cache: &client.CacheOptions{DisableFor: uncached}},
 		NewCache:       kindcache.New(known),
 		MapperProvider: kindcache.Mapper,
-		Cache:          cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:          cacheOptions(o.Namespace, openShift),
 		Metrics: metricsserver.Options{
 			BindAddress:    o.MetricsAddr,
 			SecureServing:  true,
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
 		},
-		Controller:                    ctrlconfig.Controller{SkipNameValidation: new(true)}, // tests run several in one process
+		Controller: ctrlconfig.Controller{
+			SkipNameValidation: new(true), // tests run several in one process
+			// A controller waits for what it reads. A timeout would stop all controllers.
+			CacheSyncTimeout: math.MaxInt64,
+		},
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       o.Namespace,

@@ -7,11 +7,13 @@
 package bytecode
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -23,9 +25,9 @@ import (
 )
 
 // CredentialsFor returns the credentials in the image's pull Secret, which it reads
-// with secret. They are empty for anonymous access. Namespace is the owner's namespace:
-// a namespaced owner can only use Secrets in it. Errors don't contain the content of
-// Secrets.
+// with secret. They are empty for anonymous access. If the Secret has none for the image's
+// registry, the error is a NoEntryError. Namespace is the owner's namespace: a namespaced
+// owner can only use Secrets in it. Errors don't contain the content of Secrets.
 func CredentialsFor(ctx context.Context, secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error), namespace string, image *v1alpha1.BytecodeImage) (reader.Credentials, error) {
 	if image == nil || image.ImagePullSecret == nil {
 		return reader.Credentials{}, nil
@@ -42,11 +44,25 @@ func CredentialsFor(ctx context.Context, secret func(ctx context.Context, namesp
 	if err != nil {
 		return reader.Credentials{}, fmt.Errorf("get pull Secret %s: %w", key, err)
 	}
-	credentials, err := find(found, repository.Repository)
-	if err != nil {
+	credentials, there, err := find(found, repository.Repository)
+	switch {
+	case err != nil:
 		return reader.Credentials{}, fmt.Errorf("pull Secret %s: %w", key, err)
+	case !there:
+		return reader.Credentials{}, &NoEntryError{key, repository.Host()}
 	}
 	return credentials, nil
+}
+
+// NoEntryError means that a pull Secret has no credentials for a registry. The image is read without any, as the kubelet
+// does.
+type NoEntryError struct {
+	Secret types.NamespacedName
+	Host   string
+}
+
+func (e *NoEntryError) Error() string {
+	return fmt.Sprintf("pull Secret %s has no entry for %s, and the registry refuses access without credentials", e.Secret, e.Host)
 }
 
 // entry is the entry of a registry in a Secret. Auth is user:password in base64.
@@ -57,10 +73,10 @@ type entry struct {
 }
 
 // find returns the credentials for a repository in a Secret of either type for
-// registry credentials. Entries can be limited to a part of a registry. Like the
-// kubelet, find uses the longest match. It returns empty credentials if no entry
-// matches.
-func find(secret *corev1.Secret, repository string) (reader.Credentials, error) {
+// registry credentials. Entries can be limited to a part of a registry, and each part of
+// a host's name can be a pattern. Like the kubelet, find prefers names without patterns.
+// Among those, it uses the longest match. It returns false if no entry matches.
+func find(secret *corev1.Secret, repository string) (credentials reader.Credentials, there bool, err error) {
 	entries := map[string]entry{}
 	switch secret.Type {
 	case corev1.SecretTypeDockerConfigJson:
@@ -68,24 +84,59 @@ func find(secret *corev1.Secret, repository string) (reader.Credentials, error) 
 			Auths map[string]entry `json:"auths"`
 		}
 		if json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config) != nil {
-			return reader.Credentials{}, fmt.Errorf("its key %s is invalid", corev1.DockerConfigJsonKey)
+			return reader.Credentials{}, false, fmt.Errorf("its key %s is invalid", corev1.DockerConfigJsonKey)
 		}
 		entries = config.Auths
 	case corev1.SecretTypeDockercfg:
 		if json.Unmarshal(secret.Data[corev1.DockerConfigKey], &entries) != nil {
-			return reader.Credentials{}, fmt.Errorf("its key %s is invalid", corev1.DockerConfigKey)
+			return reader.Credentials{}, false, fmt.Errorf("its key %s is invalid", corev1.DockerConfigKey)
 		}
 	default:
-		return reader.Credentials{}, fmt.Errorf("its type is %q instead of %s or %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
+		return reader.Credentials{}, false, fmt.Errorf("its type is %q instead of %s or %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
 	}
 	var best string
 	var found entry
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		if scope := scopeOf(name); len(scope) > len(best) && strings.HasPrefix(repository+"/", scope+"/") {
+		if scope := scopeOf(name); covers(scope, repository) && (best == "" || compareScopes(scope, best) > 0) {
 			best, found = scope, entries[name]
 		}
 	}
-	return found.credentials()
+	credentials, err = found.credentials()
+	return credentials, best != "", err
+}
+
+// covers reports whether an entry's scope contains a repository. Each part of a host's name is a pattern for one, as for the
+// kubelet. Ports have to be the same.
+func covers(scope, repository string) bool {
+	pattern, part, _ := strings.Cut(scope, "/")
+	host, rest, _ := strings.Cut(repository, "/")
+	if part != "" && !strings.HasPrefix(rest+"/", part+"/") {
+		return false
+	}
+	patternName, patternPort, _ := strings.Cut(pattern, ":")
+	hostName, hostPort, _ := strings.Cut(host, ":")
+	if pattern == host || !strings.ContainsAny(pattern, globs) {
+		return pattern == host
+	}
+	patterns, names := strings.Split(patternName, "."), strings.Split(hostName, ".")
+	return patternPort == hostPort && slices.EqualFunc(patterns, names, func(pattern, name string) bool {
+		matched, err := path.Match(pattern, name)
+		return err == nil && matched
+	})
+}
+
+// globs are the characters of patterns.
+const globs = "*?["
+
+// compareScopes orders scopes: those with patterns first, then the shorter ones.
+func compareScopes(a, b string) int {
+	exact := func(scope string) int {
+		if strings.ContainsAny(scope, globs) {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(exact(a), exact(b)), cmp.Compare(len(a), len(b)))
 }
 
 // scopeOf returns the host of the registry in an entry's name, and the path if the
@@ -93,14 +144,14 @@ func find(secret *corev1.Secret, repository string) (reader.Credentials, error) 
 // its API, and Docker Hub by the URL of its v1 API.
 func scopeOf(name string) string {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "https://"), "http://")
-	host, path, _ := strings.Cut(name, "/")
+	host, part, _ := strings.Cut(name, "/")
 	if host = reader.PlainHost(host); host == "registry-1.docker.io" {
 		host = "docker.io"
 	}
 	for _, api := range []string{"v1/", "v2/"} {
-		path = strings.TrimPrefix(path+"/", api)
+		part = strings.TrimPrefix(part+"/", api)
 	}
-	return strings.TrimRight(host+"/"+path, "/")
+	return strings.TrimRight(host+"/"+part, "/")
 }
 
 func (e entry) credentials() (reader.Credentials, error) {

@@ -71,6 +71,17 @@ func TestCredentials(t *testing.T) {
 		"Docker Hub, short image":        {dockerConfigJSON(entry("https://index.docker.io/v1/")), "alpine", user},
 		"Docker Hub by its name":         {dockercfg(entry("docker.io")), "a/b:latest", user},
 		"Docker Hub's registry":          {dockercfg(entry("registry-1.docker.io")), "a/b:latest", user},
+		"a pattern":                      {dockerConfigJSON(entry("*.example.com")), "registry.example.com/a", user},
+		"a pattern with a path":          {dockerConfigJSON(entry("https://*.example.com/a")), "registry.example.com/a/b", user},
+		"a pattern with another path":    {dockerConfigJSON(entry("*.example.com/b")), "registry.example.com/a/b", reader.Credentials{}},
+		"a pattern of a part":            {dockerConfigJSON(entry("eu-*.gcr.?o")), "eu-west.gcr.io/a", user},
+		"a pattern for one part":         {dockerConfigJSON(entry("*.example.com")), "a.b.example.com/a", reader.Credentials{}},
+		"a pattern for no part":          {dockerConfigJSON(entry("*.example.com")), "example.com/a", reader.Credentials{}},
+		"a pattern with a port":          {dockerConfigJSON(entry("*.example.com:5000")), "r.example.com:5000/a", user},
+		"a pattern without the port":     {dockerConfigJSON(entry("*.example.com")), "r.example.com:5000/a", reader.Credentials{}},
+		"an invalid pattern":             {dockerConfigJSON(entry("*[.example.com")), "r.example.com/a", reader.Credentials{}},
+		"an address":                     {dockerConfigJSON(entry("[::1]:5000")), "[::1]:5000/a", user},
+		"another address":                {dockerConfigJSON(entry("[::1]:5000")), "[::2]:5000/a", reader.Credentials{}},
 		"no entries":                     {dockerConfigJSON(`{}`), "quay.io/a", reader.Credentials{}},
 		"null":                           {dockerConfigJSON(`null`), "quay.io/a", reader.Credentials{}},
 		"an empty entry":                 {dockerConfigJSON(`{"quay.io": {}}`), "quay.io/a", reader.Credentials{}},
@@ -79,6 +90,9 @@ func TestCredentials(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := credentialsFor(t.Context(), c.secret, "", c.image)
+			if noEntry := (*NoEntryError)(nil); errors.As(err, &noEntry) && c.want == (reader.Credentials{}) {
+				err = nil
+			}
 			if err != nil || got != c.want {
 				t.Errorf("got %v, %v, want %v", got, err, c.want)
 			}
@@ -95,6 +109,17 @@ func TestCredentialsOfPartOfARegistry(t *testing.T) {
 			if got, err := credentialsFor(t.Context(), secret, "", image); err != nil || got.Username != want {
 				t.Fatalf("%s: user %q, %v, want %q", image, got.Username, err, want)
 			}
+		}
+	}
+}
+
+// As for the kubelet, a registry's own name counts more than a pattern.
+func TestCredentialsOfPatterns(t *testing.T) {
+	secret := dockerConfigJSON(fmt.Sprintf(`{"*.example.com/team/a": {"auth": %q}, "*.example.com": {"auth": %q}, "own.example.com": {"auth": %q}}`,
+		auth("part", "1"), auth("all", "2"), auth("own", "3")))
+	for image, want := range map[string]string{"r.example.com/team/a": "part", "r.example.com/b": "all", "own.example.com/team/a": "own"} {
+		if got, err := credentialsFor(t.Context(), secret, "", image); err != nil || got.Username != want {
+			t.Errorf("%s: user %q, %v, want %q", image, got.Username, err, want)
 		}
 	}
 }
@@ -189,11 +214,11 @@ func FuzzFind(f *testing.F) {
 		if newer {
 			secret = &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: data}}
 		}
-		got, err := find(secret, "quay.io/a/b")
+		got, _, err := find(secret, "quay.io/a/b")
 		if err != nil && (!known[err.Error()] || got != (reader.Credentials{})) {
 			t.Errorf("got %v, %v", got, err)
 		}
-		again, err2 := find(secret, "quay.io/a/b")
+		again, _, err2 := find(secret, "quay.io/a/b")
 		if got != again || fmt.Sprint(err) != fmt.Sprint(err2) {
 			t.Errorf("first %v, %v, then %v, %v", got, err, again, err2)
 		}

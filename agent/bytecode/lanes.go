@@ -5,6 +5,7 @@ package bytecode
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -46,22 +47,34 @@ func newLanes() *lanes {
 	}
 }
 
+// errCrowded means that a read is slow, and that there are too many slow ones.
+var errCrowded = errors.New("too many images are being read from slow registries")
+
 // run calls read for an image of a host, possibly several times. Read must return soon after its context ends. Run
-// returns an error if ctx ends first.
-func (l *lanes) run(ctx context.Context, host string, read func(context.Context)) error {
-	for n := l.laneOf(host); ; {
+// returns an error if ctx ends first. It calls leave when it doesn't use the lane of the fast ones, or not anymore, and ends
+// with errCrowded if that returns false.
+func (l *lanes) run(ctx context.Context, host string, leave func() bool, read func(context.Context)) error {
+	n := l.laneOf(host)
+	if n > 0 && !leave() {
+		return errCrowded
+	}
+	for {
 		if err := l.lanes[n].places.Acquire(ctx, 1); err != nil {
 			return err
 		}
-		if now := l.laneOf(host); now > n { // found out while this waited
+		next, ended := l.laneOf(host), false
+		if next <= n { // otherwise, it was found out while this waited
+			ended, next = l.runIn(ctx, n, host, leave, read)
+		} else {
 			l.lanes[n].places.Release(1)
-			n = now
-			continue
 		}
-		var ended bool
-		if ended, n = l.runIn(ctx, n, host, read); ended {
+		switch {
+		case ended:
 			return ctx.Err()
+		case n == 0 && !leave():
+			return errCrowded
 		}
+		n = next
 	}
 }
 
@@ -73,7 +86,7 @@ func (l *lanes) laneOf(host string) int {
 
 // runIn calls read in a lane where it has a place. It moves to the next lanes while they have places. It returns false,
 // and the lane to wait for, if read didn't end.
-func (l *lanes) runIn(ctx context.Context, n int, host string, read func(context.Context)) (done bool, next int) {
+func (l *lanes) runIn(ctx context.Context, n int, host string, leave func() bool, read func(context.Context)) (done bool, next int) {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	start, ended := time.Now(), make(chan struct{})
@@ -96,7 +109,7 @@ func (l *lanes) runIn(ctx context.Context, n int, host string, read func(context
 		case <-over:
 		}
 		l.hosts.Add(host, n+1)
-		if !l.lanes[n+1].places.TryAcquire(1) {
+		if n == 0 && !leave() || !l.lanes[n+1].places.TryAcquire(1) {
 			stop()
 			<-ended
 			l.lanes[n].places.Release(1)

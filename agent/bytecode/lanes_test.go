@@ -33,6 +33,9 @@ func taking(took time.Duration) func(context.Context) {
 // silent is a registry that doesn't respond.
 var silent = taking(timeout)
 
+// always lets reads leave the lane of the fast ones.
+func always() bool { return true }
+
 // Hosts that don't respond only delay themselves: another host's image is read immediately,
 // also if its registry isn't nearby, and all of them get their whole time in the end.
 func TestSilentHosts(t *testing.T) {
@@ -55,7 +58,7 @@ func TestSilentHosts(t *testing.T) {
 				for host := range c.hosts {
 					for range c.images {
 						all.Go(func() {
-							err := l.run(t.Context(), fmt.Sprint(host), func(ctx context.Context) {
+							err := l.run(t.Context(), fmt.Sprint(host), always, func(ctx context.Context) {
 								silent(ctx)
 								if ctx.Err() == nil {
 									whole.Add(1)
@@ -71,7 +74,7 @@ func TestSilentHosts(t *testing.T) {
 				start := time.Now()
 				for range 3 { // also later, when the silent ones are known
 					begin := time.Now()
-					if err := l.run(t.Context(), "near", taking(c.takes)); err != nil {
+					if err := l.run(t.Context(), "near", always, taking(c.takes)); err != nil {
 						t.Error(err)
 					}
 					if took := time.Since(begin); took > c.within {
@@ -99,7 +102,7 @@ func TestSlowHosts(t *testing.T) {
 				var starts, ends, running, most atomic.Int32
 				for n := range reads {
 					all.Go(func() {
-						err := l.run(t.Context(), fmt.Sprint(n), func(ctx context.Context) {
+						err := l.run(t.Context(), fmt.Sprint(n), always, func(ctx context.Context) {
 							starts.Add(1)
 							most.Store(max(most.Load(), running.Add(1)))
 							taking(wan)(ctx)
@@ -127,7 +130,7 @@ func TestHostsThatBecomeFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes()
 		read := func(took time.Duration) {
-			if err := l.run(t.Context(), "h", taking(took)); err != nil {
+			if err := l.run(t.Context(), "h", always, taking(took)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -162,7 +165,7 @@ func TestLanesEnd(t *testing.T) {
 		var all sync.WaitGroup
 		for n := range 3 * (maxFast + maxSlow) {
 			all.Go(func() {
-				if err := l.run(ctx, fmt.Sprint(n), silent); !errors.Is(err, context.Canceled) {
+				if err := l.run(ctx, fmt.Sprint(n), always, silent); !errors.Is(err, context.Canceled) {
 					t.Errorf("%v", err)
 				}
 			})
@@ -177,8 +180,35 @@ func TestLanesEnd(t *testing.T) {
 		if !l.lanes[0].places.TryAcquire(maxFast) || !l.lanes[1].places.TryAcquire(maxMiddle) || !l.lanes[2].places.TryAcquire(maxSlow) {
 			t.Error("places are taken")
 		}
-		if err := l.run(ctx, "another", func(context.Context) {}); !errors.Is(err, context.Canceled) {
+		if err := l.run(ctx, "another", always, func(context.Context) {}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A read that may not leave the lane of the fast ones ends when it is slow, no matter whether that is known, is found out, or
+// was found out while it waited.
+func TestCrowded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		never := func() bool { return false }
+		if err := l.run(t.Context(), "near", never, taking(lan)); err != nil {
+			t.Error(err)
+		}
+		var all sync.WaitGroup
+		for range 3 * maxFast {
+			all.Go(func() {
+				if err := l.run(t.Context(), "h", never, silent); !errors.Is(err, errCrowded) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if err := l.run(t.Context(), "h", never, func(context.Context) { t.Error("it was read") }); !errors.Is(err, errCrowded) {
+			t.Error(err)
+		}
+		if !l.lanes[0].places.TryAcquire(maxFast) || !l.lanes[1].places.TryAcquire(maxMiddle) || !l.lanes[2].places.TryAcquire(maxSlow) {
+			t.Error("places are taken")
 		}
 	})
 }

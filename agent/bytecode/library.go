@@ -15,20 +15,13 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/lru"
 
-	"github.com/bpfman/bpfman-operator/agent/interrupt"
+	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
-const (
-	// maxRuns and maxFindings are the maximum numbers of reads and findings in memory.
-	maxRuns     = 512
-	maxFindings = 512
-	// holds is how long the result of a read is used: for those who waited for it, and
-	// for everybody if signatures are missing, because some can be added. Objects and
-	// complete findings are stored without a limit.
-	holds = 10 * time.Second
-)
+// maxFindings is the maximum number of findings in memory. The store has them, too.
+const maxFindings = 512
 
 // Library answers what is in an image and who signed it, from the store or from the
 // image's registry. It never waits for a registry. Its methods can be called
@@ -45,20 +38,22 @@ type Library struct {
 
 	once     sync.Once
 	lanes    *lanes
-	mu       sync.Mutex
-	runs     *lru.Cache // *run by the hash of the request
+	runs     *runs
+	busy     *busy
 	findings *lru.Cache // Findings by findingsKey
 }
 
 // Question asks about an image.
 type Question struct {
+	// Owner is the object that asks.
+	Owner program.Key
 	// Image is the image. Without digests, its reference is resolved, as the pull policy
 	// requires.
 	Image      Image
 	PullPolicy v1alpha1.PullPolicy
 	// Credentials returns the credentials for the registry. It is only called if the node
 	// doesn't have the answer, or for signatures: findings for one user aren't returned to
-	// another.
+	// another. With a NoEntryError, the image is read without credentials.
 	Credentials func() (reader.Credentials, error)
 	// Object requests the object.
 	Object bool
@@ -99,59 +94,56 @@ type UnfitError struct{ Text string }
 
 func (e *UnfitError) Error() string { return e.Text }
 
-// run is a read, in progress or completed.
-type run struct {
-	started time.Time
-	// waiting is how many questions wait for the result.
-	waiting int
-	// lasting means that the result is also for questions that didn't wait for it.
-	lasting bool
-	done    chan struct{} // closed after the fields below are set
-	until   time.Time
-	found   Bytecode
-	err     error
-}
-
 // Find answers a question. If the answer isn't known yet, it returns a PendingError, and
-// calls later when it is. If there is an error about signatures, the answer still has the
-// object.
+// calls later, unless it is nil, when it makes sense to ask again. If there is an error about
+// signatures, the answer still has the object.
 func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode, error) {
-	l.once.Do(func() { l.lanes, l.runs, l.findings = newLanes(), lru.New(maxRuns), lru.New(maxFindings) })
+	l.once.Do(func() { l.lanes, l.runs, l.busy, l.findings = newLanes(), newRuns(), newBusy(), lru.New(maxFindings) })
 	found, request, err := l.known(q)
 	if err != nil || request == nil {
 		return found, err
 	}
 	key, lasting := hash(fmt.Append(nil, found.Image)), true
-	read := func(ctx context.Context) (Bytecode, error) { return l.adapt(ctx, found, request) }
+	read := func(ctx context.Context, r *run) (Bytecode, error) { return l.adapt(ctx, r, found, request) }
 	if request.Image != "" {
 		if q.PullPolicy == v1alpha1.PullNever && request.Object {
 			return found, fmt.Errorf("image %s isn't on this node, and the pull policy is Never", q.Image.Reference)
 		}
-		c, err := q.Credentials()
+		c, noEntry, err := q.credentials()
 		if err != nil {
 			return found, err
 		}
 		if c != (reader.Credentials{}) {
 			request.Credentials = &c
 		}
-		key, lasting = q.runKey(*request), strings.Contains(request.Image, "@")
-		read = func(ctx context.Context) (Bytecode, error) { return l.read(ctx, q, request) }
+		key, lasting = q.runKey(*request, noEntry), strings.Contains(request.Image, "@")
+		read = func(ctx context.Context, r *run) (Bytecode, error) { return l.read(ctx, r, q, request, noEntry) }
 	}
-	r, done := l.run(ctx, key, lasting, read)
-	if !done {
-		go func() {
-			<-r.done // each read has a timeout
-			later()
-		}()
-		return found, &PendingError{Reference: q.Image.Reference, Since: r.started}
+	wanted := &run{key: key, lasting: lasting}
+	if l.lanes.laneOf(hostOf(request.Image)) > 0 {
+		wanted.speed = slow
 	}
-	switch {
-	case r.err != nil:
-		return found, r.err
-	case request.Image == "":
-		return l.Find(ctx, q, later)
+	for {
+		r, since := l.runs.join(ctx, q.Owner, wanted, func(ctx context.Context) (Bytecode, error) { return read(ctx, wanted) }, later)
+		switch {
+		case r == nil:
+			return found, &PendingError{Reference: q.Image.Reference, Since: since}
+		case r.err != nil:
+			return found, r.err
+		case r.found.Path == "":
+			return r.found, nil
+		}
+		result := r.found
+		path, object, there := l.Store.Object(result.Image)
+		switch result.Path, result.Object = path, object; {
+		case !there: // it was removed since
+			l.runs.discard(r)
+		case request.Image == "":
+			return l.Find(ctx, q, later)
+		default:
+			return result, nil
+		}
 	}
-	return r.found, nil
 }
 
 // known returns what the store and the cache answer, and the request for the rest. It
@@ -216,7 +208,7 @@ func (l *Library) signed(q Question, found *Bytecode) (bool, error) {
 // findings in the store aren't found anymore.
 func (q Question) findingsKey(image Image) (string, error) {
 	type credentials struct{ Username, Password string }
-	c, err := q.Credentials()
+	c, _, err := q.credentials()
 	content, _ := json.Marshal(struct { //nolint:errchkjson // strings always encode
 		Image, Manifest string
 		Credentials     credentials
@@ -226,62 +218,36 @@ func (q Question) findingsKey(image Image) (string, error) {
 	return hash(content), err
 }
 
+// credentials returns the credentials, and the NoEntryError if there are none because of it.
+func (q Question) credentials() (c reader.Credentials, noEntry *NoEntryError, err error) {
+	if c, err = q.Credentials(); errors.As(err, &noEntry) {
+		return reader.Credentials{}, noEntry, nil
+	}
+	return c, nil, err
+}
+
 // runKey returns a hash of everything that the result of a run depends on. What the node
 // has isn't a part of it, because the run changes that.
-func (q Question) runKey(request reader.Request) string {
+func (q Question) runKey(request reader.Request, noEntry *NoEntryError) string {
 	request.Image, request.Object, request.Have = "", q.Object, ""
 	content, _ := json.Marshal(struct { //nolint:errchkjson // strings always encode
 		Request reader.Request
 		Image   Image
-		Always  bool // what others waited for can be older
-	}{request, q.Image, q.PullPolicy == v1alpha1.PullAlways})
+		NoEntry *NoEntryError // the error can name the Secret
+		Always  bool          // what others waited for can be older
+	}{request, q.Image, noEntry, q.PullPolicy == v1alpha1.PullAlways})
 	return hash(content)
 }
 
-// run returns the run with a key, and whether it is done. It starts one with read if there is none that the question can
-// use.
-func (l *Library) run(ctx context.Context, key string, lasting bool, read func(context.Context) (Bytecode, error)) (r *run, done bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	kept, _ := l.runs.Get(key)
-	if r, _ := kept.(*run); r != nil {
-		if usable, done := r.use(l.Store); usable {
-			return r, done
-		}
-	}
-	r = &run{started: time.Now(), waiting: 1, lasting: lasting, done: make(chan struct{})}
-	l.runs.Add(key, r)
-	go func() {
-		defer close(r.done)
-		r.found, r.err = read(interrupt.Without(ctx)) // others wait for it too
-		r.until = time.Now().Add(holds)
-	}()
-	return r, false
-}
-
-// use reports whether a question can use the run, and whether it is done. It counts who waits. An error, or what a tag
-// was resolved to, is only for those who waited.
-func (r *run) use(store *Store) (usable, done bool) {
-	select {
-	case <-r.done:
-	default:
-		r.waiting++
-		return true, false
-	}
-	if r.err == nil && r.found.Path != "" {
-		if _, _, there := store.Object(r.found.Image); !there {
-			return false, true
-		}
-	}
-	r.waiting--
-	return time.Now().Before(r.until) && (r.waiting >= 0 || r.lasting && r.err == nil), true
-}
-
 // ask has the reader answer a request about an image, with the files that create returns.
-func (l *Library) ask(ctx context.Context, image Image, request *reader.Request, create func() (*Files, error)) (answer reader.Answer, files *Files, err error) {
+func (l *Library) ask(ctx context.Context, r *run, image Image, request *reader.Request, create func() (*Files, error)) (answer reader.Answer, files *Files, err error) {
 	var failed error
-	err = l.lanes.run(ctx, hostOf(request.Image), func(ctx context.Context) {
+	var wait *BusyError
+	err = l.lanes.run(ctx, hostOf(request.Image), func() bool { return l.runs.slow(r) }, func(ctx context.Context) {
 		files.Discard()
+		if wait = l.busy.answer(request); wait != nil {
+			return
+		}
 		start := time.Now()
 		if files, failed = create(); failed != nil {
 			return
@@ -290,11 +256,14 @@ func (l *Library) ask(ctx context.Context, image Image, request *reader.Request,
 		if ctx.Err() == nil && l.Observe != nil {
 			l.Observe(time.Since(start), resultOf(&answer))
 		}
+		wait = l.busy.note(request, &answer)
 	})
 	text := fmt.Sprintf("image %s: %s", image.Reference, answer.Error)
 	switch err = errors.Join(err, failed); {
 	case err != nil:
 		err = fmt.Errorf("image %s: %w", image.Reference, err)
+	case wait != nil:
+		err = fmt.Errorf("image %s: %w", image.Reference, wait)
 	case answer.Unfit:
 		err = &UnfitError{text}
 	case answer.Error != "":
@@ -304,8 +273,8 @@ func (l *Library) ask(ctx context.Context, image Image, request *reader.Request,
 }
 
 // adapt has the object of an image in the store adapted to this kernel, and stores the result.
-func (l *Library) adapt(ctx context.Context, found Bytecode, request *reader.Request) (Bytecode, error) {
-	answer, files, err := l.ask(ctx, found.Image, request, func() (*Files, error) { return l.Store.Copy(found.Image) })
+func (l *Library) adapt(ctx context.Context, r *run, found Bytecode, request *reader.Request) (Bytecode, error) {
+	answer, files, err := l.ask(ctx, r, found.Image, request, func() (*Files, error) { return l.Store.Copy(found.Image) })
 	defer files.Discard()
 	if err != nil {
 		return Bytecode{}, err
@@ -320,15 +289,18 @@ func (l *Library) adapt(ctx context.Context, found Bytecode, request *reader.Req
 }
 
 // read reads an image from its registry, and stores the result.
-func (l *Library) read(ctx context.Context, q Question, request *reader.Request) (Bytecode, error) {
-	answer, files, err := l.ask(ctx, q.Image, request, func() (*Files, error) {
+func (l *Library) read(ctx context.Context, r *run, q Question, request *reader.Request, noEntry *NoEntryError) (Bytecode, error) {
+	answer, files, err := l.ask(ctx, r, q.Image, request, func() (*Files, error) {
 		if !request.Object {
 			return nil, nil //nolint:nilnil // there is nothing to write
 		}
 		return l.Store.Create()
 	})
 	defer files.Discard()
-	if err != nil {
+	switch {
+	case err != nil && answer.NeedsCredentials && noEntry != nil:
+		return Bytecode{}, fmt.Errorf("image %s: %w", q.Image.Reference, noEntry)
+	case err != nil:
 		return Bytecode{}, err
 	}
 	found := Bytecode{
@@ -363,7 +335,7 @@ func (l *Library) keep(ctx context.Context, q Question, found Bytecode, err erro
 	if len(q.Authorities)+len(q.Attestations) > 0 && found.complete() {
 		key, unreadable := q.findingsKey(found.Image)
 		l.findings.Add(key, found.Findings)
-		err = errors.Join(err, unreadable, l.Store.KeepFindings(key, found.Findings))
+		err = errors.Join(err, unreadable, l.Store.KeepFindings(key, found.Image, found.Findings))
 	}
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to store what is known about an image; it will be read again", "image", q.Image.Reference)

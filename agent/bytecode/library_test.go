@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
@@ -30,8 +34,9 @@ type registries struct {
 	content map[string]string
 	// signers contains who signed an image, by its digest.
 	signers map[string]string
-	// down is the error of every read.
-	down string
+	// down is the error of every read, and retryAfter when the registries accept requests again, in seconds.
+	down       string
+	retryAfter int64
 	// alter, if not nil, changes answers.
 	alter func(*reader.Answer)
 	// asked are the requests.
@@ -64,7 +69,11 @@ func (r *registries) serve(ctx context.Context, request *reader.Request, files *
 	}
 	switch {
 	case r.down != "":
-		return reader.Answer{Error: r.down}
+		answer := reader.Answer{Error: r.down, RetryAfter: r.retryAfter}
+		if r.alter != nil {
+			r.alter(&answer)
+		}
+		return answer
 	case !there:
 		return reader.Answer{Error: "not found"}
 	}
@@ -130,6 +139,13 @@ func newShelf(t *testing.T) *shelf {
 	return &shelf{&Library{Read: r.serve, Store: &Store{Dir: t.TempDir(), Limit: 1000}}, r, t}
 }
 
+// results returns the number of runs in memory.
+func (s *shelf) results() int {
+	s.runs.mu.Lock()
+	defer s.runs.mu.Unlock()
+	return len(s.runs.byKey)
+}
+
 // restart replaces the Library, as a restart of the agent does.
 func (s *shelf) restart() {
 	s.Library = &Library{Read: s.serve, Store: &Store{Dir: s.Store.Dir, Limit: s.Store.Limit}}
@@ -137,9 +153,17 @@ func (s *shelf) restart() {
 
 func anonymous() (reader.Credentials, error) { return reader.Credentials{}, nil }
 
+// askers counts the owners.
+var askers atomic.Int64
+
+// asker returns another owner, in a namespace.
+func asker(namespace string) program.Key {
+	return program.Key{Kind: "TcxNsProgram", Namespace: namespace, Name: fmt.Sprint(askers.Add(1))}
+}
+
 // question asks for an object.
 func question(reference string, policy v1alpha1.PullPolicy) Question {
-	return Question{Image: Image{Reference: reference}, PullPolicy: policy, Credentials: anonymous, Object: true}
+	return Question{Owner: asker("a"), Image: Image{Reference: reference}, PullPolicy: policy, Credentials: anonymous, Object: true}
 }
 
 // signedBy adds an authority to a question.
@@ -394,6 +418,7 @@ func TestSharedReads(t *testing.T) {
 				var told atomic.Int32
 				start := time.Now()
 				for range owners {
+					q.Owner = asker("a")
 					_, err := s.Find(t.Context(), q, func() { told.Add(1) })
 					if pending := (*PendingError)(nil); !errors.As(err, &pending) || pending.Since != start || pending.Reference != "quay.io/a:v1" {
 						t.Fatalf("%v", err)
@@ -424,6 +449,188 @@ func TestSharedReads(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An owner that asks several times is told once.
+func TestAnOwnerIsToldOnce(t *testing.T) {
+	test(t, func(s *shelf) {
+		q := question("quay.io/a:v1", "")
+		var told atomic.Int32
+		for range 5 {
+			_, _ = s.Find(s.t.Context(), q, func() { told.Add(1) })
+		}
+		<-time.After(2 * lan)
+		synctest.Wait()
+		if told.Load() != 1 {
+			s.t.Errorf("told %d times", told.Load())
+		}
+	})
+}
+
+// A namespace's objects whose registry never answers take a bounded number of goroutines, no matter how many there are, and
+// how often they ask. Each is read in the end. Others don't wait for all of them, neither in the namespace nor elsewhere.
+func TestReadsOfANamespaceAreBounded(t *testing.T) {
+	test(t, func(s *shelf) {
+		const objects = 600
+		ctx, stop := context.WithCancel(s.t.Context())
+		defer stop()
+		ready, asked := make(chan Question, 2*objects), map[string]int{}
+		s.Read = func(ctx context.Context, r *reader.Request, files *Files) reader.Answer {
+			if strings.HasPrefix(r.Image, "quay.io/") {
+				return s.serve(ctx, r, files)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(timeout):
+				s.set(func() { asked[r.Image]++ })
+			}
+			return reader.Answer{Error: "it doesn't answer"}
+		}
+		ask := func(q Question) {
+			_, _ = s.Find(ctx, q, func() { ready <- q })
+		}
+		all := make([]Question, objects)
+		before := runtime.NumGoroutine()
+		for n := range all {
+			all[n] = question(fmt.Sprintf("silent%d.example/%d", n, n), "")
+		}
+		retry := func() { // those that are told ask again
+			for end := time.After(timeout); ; {
+				select {
+				case q := <-ready:
+					ask(q)
+				case <-end:
+					if got := runtime.NumGoroutine() - before; got > 8*maxReading {
+						s.t.Errorf("%d goroutines", got)
+					}
+					s.runs.mu.Lock()
+					if n := s.runs.of("a"); len(n.waiting[fast])+len(n.waiting[slow]) > objects+1 {
+						s.t.Errorf("%d and %d objects wait", len(n.waiting[fast]), len(n.waiting[slow]))
+					}
+					s.runs.mu.Unlock()
+					return
+				}
+			}
+		}
+		for _, q := range all {
+			ask(q)
+		}
+		for _, namespace := range []string{"b", "a"} {
+			near := question("quay.io/a:v1", v1alpha1.PullAlways)
+			near.Owner.Namespace = namespace
+			done := make(chan struct{})
+			start := time.Now()
+			go func() {
+				defer close(done)
+				if _, err := s.find(near); err != nil || time.Since(start) > timeout {
+					s.t.Errorf("an object of namespace %s waited for %s, %v", namespace, time.Since(start), err)
+				}
+			}()
+			retry()
+			<-done
+		}
+		for range 3 {
+			for _, q := range all {
+				ask(q)
+			}
+			retry()
+		}
+		for answered := 0; answered < objects; {
+			ask(<-ready)
+			s.set(func() { answered = len(asked) })
+		}
+		stop()
+		synctest.Wait()
+		if got := runtime.NumGoroutine() - before; got > 0 {
+			s.t.Errorf("%d goroutines are left", got)
+		}
+	})
+}
+
+// If a read gives way because the namespace that started it has too many slow ones, a namespace that has not can start it.
+func TestAReadThatGivesWay(t *testing.T) {
+	s := newRuns()
+	told := map[string]bool{}
+	r := &run{key: "k", namespace: "full", later: map[program.Key]func(){}}
+	for _, namespace := range []string{"full", "free"} {
+		r.later[asker(namespace)] = func() { told[namespace] = true }
+	}
+	s.byKey[r.key] = r
+	s.of("full").reading = [speeds]int{fast: 1, slow: maxReading}
+	if s.slow(r) {
+		t.Error("there is no place")
+	}
+	for _, tell := range s.end(r, Bytecode{}, fmt.Errorf("image x: %w", errCrowded)) {
+		tell()
+	}
+	if !told["free"] || told["full"] || len(s.byKey) > 0 || len(s.of("full").waiting[slow]) != 1 {
+		t.Errorf("told %v, %d runs, %+v", told, len(s.byKey), s.of("full"))
+	}
+}
+
+// What was read is in memory for a while, and not forever.
+func TestResultsAreBounded(t *testing.T) {
+	test(t, func(s *shelf) {
+		for n := range 2 * maxResults {
+			if _, err := s.find(question(fmt.Sprintf("quay.io/absent%d", n), "")); err == nil {
+				s.t.Fatal("found")
+			}
+			if got := s.results(); got > maxResults+1 {
+				s.t.Fatalf("%d results", got)
+			}
+		}
+		<-time.After(2 * holds)
+		s.fails(question("quay.io/absent", ""), "not found", 1)
+		if got := s.results(); got != 1 {
+			s.t.Errorf("%d results", got)
+		}
+	})
+}
+
+// A registry that asks to wait isn't asked before, by no object with the same credentials. The message stays the same.
+func TestBusyRegistries(t *testing.T) {
+	test(t, func(s *shelf) {
+		s.down, s.retryAfter = "registry quay.io:443 limits the number of requests", 120
+		start := time.Now()
+		q := question("quay.io/a:v1", "")
+		said := s.failure(q, "image quay.io/a:v1: registry quay.io:443 limits the number of requests; it accepts requests again at ", 1)
+		until := start.Add(lan + 120*time.Second)
+		if e := (*BusyError)(nil); !errors.As(said, &e) || !e.Until.Equal(until) {
+			s.t.Errorf("%v, want until %s", said, until)
+		}
+		for range 10 {
+			<-time.After(holds + time.Second)
+			if err := s.failure(q, "limits the number of requests", 0); err.Error() != said.Error() {
+				s.t.Errorf("%v, want %v", err, said)
+			}
+		}
+		s.fails(question("quay.io/b", ""), "limits the number of requests", 0)
+		other := question("quay.io/a:v1", "")
+		other.Credentials = func() (reader.Credentials, error) { return reader.Credentials{Username: "u", Password: "p"}, nil }
+		s.fails(other, "limits the number of requests", 1)
+		s.set(func() { s.down, s.retryAfter = "", 0 })
+		<-time.After(time.Until(until) + time.Second)
+		s.gets(q, "first", 1)
+	})
+}
+
+// A pull Secret without an entry for the registry is named if the registry requires credentials, and only to those who use it.
+func TestSecretsWithoutAnEntry(t *testing.T) {
+	test(t, func(s *shelf) {
+		without, with := question("quay.io/a:v1", ""), question("quay.io/a:v1", "")
+		with.Credentials = func() (reader.Credentials, error) {
+			return reader.Credentials{}, &NoEntryError{types.NamespacedName{Namespace: "a", Name: "pull"}, "quay.io"}
+		}
+		s.down, s.alter = "registry quay.io:443 requires credentials", func(a *reader.Answer) { a.NeedsCredentials = a.Error != "" }
+		s.fails(with, "image quay.io/a:v1: pull Secret a/pull has no entry for quay.io, and the registry refuses access without credentials", 1)
+		s.fails(without, "image quay.io/a:v1: registry quay.io:443 requires credentials", 1)
+		s.set(func() { s.alter = nil })
+		<-time.After(holds + time.Second)
+		s.fails(with, "image quay.io/a:v1: registry quay.io:443 requires credentials", 1)
+		s.set(func() { s.down = "" })
+		<-time.After(holds + time.Second)
+		s.gets(with, "first", 1)
+	})
 }
 
 // Who waited, but asks too late, gets what is there then.

@@ -74,9 +74,13 @@ const (
 	newPrefix = "new-"
 	abandoned = time.Hour
 
-	// maxRecords is the maximum number of references, and of findings. With more, the
-	// ones that weren't used for the longest time are removed.
+	// maxRecords is the maximum number of images, of references, and of findings. With more, the
+	// ones that weren't used for the longest time are removed, but not those of images that
+	// objects on the node use. Small objects take more space on the disk than their size. Of
+	// findings, each image in use keeps the last maxKept: there are others for each policy and
+	// for each pull Secret.
 	maxRecords = 1024
+	maxKept    = 16
 )
 
 // resolution is what a reference was last resolved to.
@@ -101,7 +105,14 @@ func (s *Store) Keep(image Image) error {
 	if err := image.check(); err != nil {
 		return err
 	}
-	return s.putBounded(s.reference(image.Reference), resolution(image))
+	if err := s.put(s.reference(image.Reference), resolution(image)); err != nil {
+		return err
+	}
+	return s.prune(referencesDir, func(path string) string {
+		var r resolution
+		_ = s.peek(path, &r) // then nothing uses it
+		return r.Reference
+	})
 }
 
 func (s *Store) reference(url string) string {
@@ -165,7 +176,7 @@ func (s *Store) Put(image Image, files *Files, object reader.Object) (path strin
 		}
 		err = fmt.Errorf("store image %s: %w", image.Reference, err)
 		if _, kept := s.ImageObject(image); base != "" && !kept { // files without a record can't be used
-			err = errors.Join(err, remove(base))
+			err = errors.Join(err, s.remove(base))
 		}
 	}()
 	if err != nil {
@@ -207,27 +218,53 @@ func (s *Store) Put(image Image, files *Files, object reader.Object) (path strin
 	return path, nil
 }
 
-// remove removes the files of an image.
-func remove(base string) error {
+// remove removes the files of an image, and the directories that are empty without them.
+func (s *Store) remove(base string) error {
 	var failed error
 	for _, suffix := range []string{recordSuffix, adapted + objectSuffix, objectSuffix} {
 		if err := os.Remove(base + suffix); !errors.Is(err, fs.ErrNotExist) {
 			failed = errors.Join(failed, err)
 		}
 	}
+	images := filepath.Join(s.Dir, imagesDir)
+	for dir := filepath.Dir(base); dir != images && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+	}
 	return failed
+}
+
+// signed is who signed an image.
+type signed struct {
+	Findings
+
+	// Image is the path of the image below the directory of images, without suffixes. Earlier versions didn't write it.
+	Image string `json:"image,omitempty"`
 }
 
 // Findings returns stored findings.
 func (s *Store) Findings(key string) (Findings, bool) {
-	var found Findings
+	var found signed
 	err := s.get(filepath.Join(s.Dir, findingsDir, key+recordSuffix), &found)
-	return found, err == nil
+	return found.Findings, err == nil
 }
 
-// KeepFindings stores findings, which must not change later.
-func (s *Store) KeepFindings(key string, found Findings) error {
-	return s.putBounded(filepath.Join(s.Dir, findingsDir, key+recordSuffix), found)
+// KeepFindings stores findings about an image, which must not change later.
+func (s *Store) KeepFindings(key string, image Image, found Findings) error {
+	base, err := s.base(image)
+	if err != nil {
+		return err
+	}
+	name, err := filepath.Rel(filepath.Join(s.Dir, imagesDir), base)
+	if err != nil {
+		return fmt.Errorf("store findings: %w", err)
+	}
+	if err := s.put(filepath.Join(s.Dir, findingsDir, key+recordSuffix), signed{found, name}); err != nil {
+		return err
+	}
+	return s.prune(findingsDir, func(path string) string {
+		var found signed
+		_ = s.peek(path, &found) // then nothing uses it
+		return filepath.Join(s.Dir, imagesDir, found.Image)
+	})
 }
 
 // stored are the files of an image in the store, or another file.
@@ -304,8 +341,8 @@ func (s *Store) makeRoom(base string, size int64) error {
 	if inUse+size > s.Limit {
 		return fmt.Errorf("the node's store of bytecode is full: %d MiB of %d are in use; increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", inUse>>20, s.Limit>>20)
 	}
-	for n := 0; total+size > s.Limit; n++ {
-		if err := remove(unused[n].path); err != nil {
+	for n := 0; n < len(unused) && (total+size > s.Limit || len(all)-n >= maxRecords); n++ {
+		if err := s.remove(unused[n].path); err != nil {
 			return fmt.Errorf("remove an unused object: %w", err)
 		}
 		total -= unused[n].size
@@ -316,11 +353,7 @@ func (s *Store) makeRoom(base string, size int64) error {
 // used returns the images that objects on this node use, by path without suffixes.
 func (s *Store) used() map[string]bool {
 	paths := map[string]bool{}
-	if s.Used == nil {
-		return paths
-	}
-	images := s.Used()
-	for _, image := range images {
+	for _, image := range s.images() {
 		if resolved, ok := s.Resolved(image.Reference); ok && image.Manifest == "" {
 			image = resolved
 		}
@@ -329,6 +362,14 @@ func (s *Store) used() map[string]bool {
 		}
 	}
 	return paths
+}
+
+// images returns the images that objects on this node use.
+func (s *Store) images() []Image {
+	if s.Used == nil {
+		return nil
+	}
+	return s.Used()
 }
 
 // Open removes what a crash has left.
@@ -363,15 +404,6 @@ func (s *Store) Clear(except ...string) error {
 	return nil
 }
 
-// putBounded writes a record, and removes the oldest ones of its directory if they are too
-// many. The records of objects are removed with their objects instead.
-func (s *Store) putBounded(path string, record any) error {
-	if err := s.put(path, record); err != nil {
-		return err
-	}
-	return prune(filepath.Dir(path))
-}
-
 // put writes a record.
 func (*Store) put(path string, record any) error {
 	content, err := json.Marshal(record)
@@ -389,7 +421,16 @@ func (*Store) put(path string, record any) error {
 }
 
 // get reads a record, and marks it as used.
-func (*Store) get(path string, record any) error {
+func (s *Store) get(path string, record any) error {
+	err := s.peek(path, record)
+	if err == nil {
+		mark(path)
+	}
+	return err
+}
+
+// peek reads a record.
+func (*Store) peek(path string, record any) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read record: %w", err)
@@ -397,7 +438,6 @@ func (*Store) get(path string, record any) error {
 	if err := json.Unmarshal(content, record); err != nil {
 		return fmt.Errorf("read record %s: %w", path, err)
 	}
-	mark(path)
 	return nil
 }
 
@@ -407,8 +447,11 @@ func mark(path string) {
 	_ = os.Chtimes(path, now, now)
 }
 
-// prune removes the records that weren't used for the longest time.
-func prune(dir string) error {
+// prune removes the records of a directory that weren't used for the longest time, if there are too many, but not those of
+// what objects on this node use. The function about returns what a record is about: a reference, or the path of an image
+// without suffixes.
+func (s *Store) prune(dir string, about func(path string) string) error {
+	dir = filepath.Join(s.Dir, dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) <= maxRecords {
 		return err
@@ -419,9 +462,18 @@ func prune(dir string) error {
 			all = append(all, stored{filepath.Join(dir, entry.Name()), info.Size(), info.ModTime()})
 		}
 	}
-	slices.SortFunc(all, func(a, b stored) int { return a.used.Compare(b.used) })
+	slices.SortFunc(all, func(a, b stored) int { return b.used.Compare(a.used) })
+	used, kept := s.used(), map[string]int{}
+	for _, image := range s.images() {
+		used[image.Reference] = true
+	}
+	unused := slices.DeleteFunc(slices.Clone(all), func(o stored) bool {
+		subject := about(o.path)
+		kept[subject]++
+		return used[subject] && kept[subject] <= maxKept
+	})
 	// Others can have removed some since.
-	for _, o := range all[:max(0, len(all)-maxRecords*9/10)] {
+	for _, o := range unused[max(0, len(unused)-max(0, len(all)-maxRecords*9/10)):] {
 		if failed := os.Remove(o.path); !errors.Is(failed, fs.ErrNotExist) {
 			err = errors.Join(err, failed)
 		}

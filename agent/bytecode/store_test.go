@@ -444,6 +444,37 @@ func TestEviction(t *testing.T) {
 	}
 }
 
+// The number of images is limited, however small they are, and nothing is left of those that go. Those in use stay.
+func TestImagesAreBounded(t *testing.T) {
+	s := &Store{Dir: t.TempDir(), Limit: 1 << 30}
+	image := func(n int) Image { return named(fmt.Sprintf("quay.io/%d/x", n)) }
+	s.Used = func() []Image { return []Image{image(0)} }
+	for n := range maxRecords + 10 { // without the time that it takes to write them safely
+		base, err := s.base(image(n))
+		at := time.Now().Add(time.Duration(n-2*maxRecords) * time.Second)
+		if err := errors.Join(err, os.MkdirAll(filepath.Dir(base), dirMode), os.WriteFile(base+objectSuffix, []byte("x"), objectMode), os.Chtimes(base+objectSuffix, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := image(2 * maxRecords)
+	if _, err := put(t, s, last, "0123456789", described("0123456789")); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.objects()
+	if err != nil || len(all) != maxRecords {
+		t.Fatalf("%d images, %v", len(all), err)
+	}
+	if directories, err := os.ReadDir(filepath.Join(s.Dir, imagesDir, "quay.io")); err != nil || len(directories) != maxRecords {
+		t.Errorf("%d directories, %v", len(directories), err)
+	}
+	for n, want := range map[int]bool{0: true, 1: false, 11: false, 12: true, 2 * maxRecords: true} {
+		base, _ := s.base(image(n))
+		if _, err := os.Stat(base + objectSuffix); (err == nil) != want {
+			t.Errorf("image %d: %v", n, err)
+		}
+	}
+}
+
 // The number of records is limited. Those that weren't used for the longest time go.
 func TestRecordsAreBounded(t *testing.T) {
 	s := &Store{Dir: t.TempDir()}
@@ -474,7 +505,7 @@ func TestRecordsAreBounded(t *testing.T) {
 		t.Fatal("it is absent")
 	}
 	for n := range 3 {
-		if err := errors.Join(s.Keep(image(maxRecords+n)), s.KeepFindings(key(maxRecords+n), found(maxRecords+n))); err != nil {
+		if err := errors.Join(s.Keep(image(maxRecords+n)), s.KeepFindings(key(maxRecords+n), image(maxRecords+n), found(maxRecords+n))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -494,6 +525,67 @@ func TestRecordsAreBounded(t *testing.T) {
 	}
 	if err := s.Keep(image(0)); err != nil {
 		t.Error(err)
+	}
+}
+
+// The records of images that objects on the node use stay, even if a tenant's objects need many more. Of the findings
+// about one image, the last ones stay.
+func TestRecordsInUseStay(t *testing.T) {
+	const used, others = 50, maxRecords + 100
+	s := &Store{Dir: t.TempDir()}
+	image := func(n int) Image { return named(fmt.Sprintf("quay.io/%d:v1", n)) }
+	s.Used = func() []Image {
+		var images []Image
+		for n := range used {
+			images = append(images, Image{Reference: image(n).Reference}) // as objects have it
+		}
+		return images
+	}
+	for n := range used + others { // without the time that it takes to write them safely
+		in, err := s.base(image(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, _ = filepath.Rel(filepath.Join(s.Dir, imagesDir), in)
+		for path, record := range map[string]any{
+			s.reference(image(n).Reference):                                    resolution(image(n)),
+			filepath.Join(s.Dir, findingsDir, fmt.Sprint("f", n)+recordSuffix): signed{Image: in},
+		} {
+			content, err := json.Marshal(record)
+			at := time.Now().Add(time.Duration(n-2*others) * time.Second)
+			if err := errors.Join(err, os.MkdirAll(filepath.Dir(path), dirMode), os.WriteFile(path, content, recordMode), os.Chtimes(path, at, at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(s.Keep(image(used+others)), s.KeepFindings("last", image(0), Findings{})); err != nil {
+		t.Fatal(err)
+	}
+	for n := range used {
+		_, resolved := s.Resolved(image(n).Reference)
+		if _, found := s.Findings(fmt.Sprint("f", n)); !resolved || !found {
+			t.Errorf("image %d is in use: its reference %t, its findings %t", n, resolved, found)
+		}
+	}
+	for _, dir := range []string{referencesDir, findingsDir} {
+		if got := len(files(t, filepath.Join(s.Dir, dir))); got != maxRecords*9/10 {
+			t.Errorf("%s: %d records", dir, got)
+		}
+	}
+	for n := range maxRecords { // one image, with another pull Secret each time
+		content, err := json.Marshal(signed{Image: "quay.io/0@" + image(0).Manifest})
+		if err := errors.Join(err, os.WriteFile(filepath.Join(s.Dir, findingsDir, fmt.Sprint("again", n)+recordSuffix), content, recordMode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.KeepFindings("last", image(0), Findings{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, found := s.Findings("f1"); !found {
+		t.Error("the findings of another image are gone")
+	}
+	if got := len(files(t, filepath.Join(s.Dir, findingsDir))); got != maxRecords*9/10 {
+		t.Errorf("%d findings", got)
 	}
 }
 

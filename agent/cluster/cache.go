@@ -33,16 +33,32 @@ var (
 // follow creates the informers. Their selectors limit them to the objects that concern this
 // node, so that the cache doesn't grow with the cluster. Nothing is read before [Cluster.Watch].
 func (c *Cluster) follow(namespace string) error {
-	byName := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
-	type source struct {
-		gvk       schema.GroupVersionKind
-		api       rest.Interface
-		resource  string
-		namespace string
-		selected  fields.Selector
-		object    runtime.Object
-		trim      toolscache.TransformFunc
+	for _, s := range c.sources(namespace) {
+		from := c.Kinds.Watch(s.gvk, toolscache.NewListWatchFromClient(s.api, s.resource, s.namespace, s.selected))
+		informer := toolscache.NewSharedIndexInformer(from, s.object, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+		if err := informer.SetTransform(s.trim); err != nil {
+			return fmt.Errorf("cache %s: %w", s.resource, err)
+		}
+		c.informers[s.gvk] = informer
+		c.Kinds.SetListed(s.gvk, informer.HasSynced)
 	}
+	return nil
+}
+
+// source is what an informer reads.
+type source struct {
+	gvk       schema.GroupVersionKind
+	api       rest.Interface
+	resource  string
+	namespace string
+	selected  fields.Selector
+	object    runtime.Object
+	// trim must be idempotent: client-go applies it twice to the first objects of a watch.
+	trim toolscache.TransformFunc
+}
+
+func (c *Cluster) sources(namespace string) []source {
+	byName := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	sources := []source{
 		{NodeKind, c.core, "nodes", "", byName(c.node), &corev1.Node{}, trimNode},
 		{PodKind, c.core, "pods", "", fields.OneTermEqualSelector("spec.nodeName", c.node), &corev1.Pod{}, trimPod},
@@ -55,16 +71,7 @@ func (c *Cluster) follow(namespace string) error {
 	for _, kind := range v1alpha1.UserKinds {
 		sources = append(sources, source{kind.GroupVersionKind(), c.bpfman, kind.Resource(), "", fields.Everything(), kind.New(), trim})
 	}
-	for _, s := range sources {
-		from := c.Kinds.Watch(s.gvk, toolscache.NewListWatchFromClient(s.api, s.resource, s.namespace, s.selected))
-		informer := toolscache.NewSharedIndexInformer(from, s.object, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
-		if err := informer.SetTransform(s.trim); err != nil {
-			return fmt.Errorf("cache %s: %w", s.resource, err)
-		}
-		c.informers[s.gvk] = informer
-		c.Kinds.SetListed(s.gvk, informer.HasSynced)
-	}
-	return nil
+	return sources
 }
 
 // Watch watches a kind until ctx ends, and passes its objects to handler. It calls listed, if

@@ -4,13 +4,20 @@
 package cluster
 
 import (
+	"math/rand" //nolint:depguard // the fuzzer has its type
 	"net/http"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -62,6 +69,26 @@ func TestTheCacheIsReadOnceItIsListed(t *testing.T) {
 	for _, missing := range []struct{ kind, namespace, name string }{{"XdpNsProgram", "b", "x"}, {"XdpNsProgram", "a", "y"}, {"NoKind", "a", "x"}} {
 		if _, err := c.UserObject(missing.kind, missing.namespace, missing.name); !apierrors.IsNotFound(err) {
 			t.Errorf("%v: %v", missing, err)
+		}
+	}
+}
+
+// client-go transforms the first objects of a watch twice.
+func TestTransformsAreIdempotent(t *testing.T) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	filler := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(1), serializer.NewCodecFactory(scheme)).NilChance(0)
+	for _, s := range (&Cluster{}).sources("bpfman") {
+		for range 10 {
+			filler.Fill(s.object)
+			once, err := s.trim(s.object.DeepCopyObject())
+			if err != nil {
+				t.Fatal(err)
+			}
+			twice, err := s.trim(once.(runtime.Object).DeepCopyObject()) //nolint:errcheck,forcetypeassert // a panic fails the test
+			if err != nil || !equality.Semantic.DeepEqual(once, twice) {
+				t.Errorf("%s: %v: %+v, and then %+v", s.gvk.Kind, err, once, twice)
+			}
 		}
 	}
 }

@@ -12,19 +12,11 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
-)
-
-// Deadlines of one call, without the time that it waits for other calls. The kernel
-// can take long to verify large programs.
-const (
-	loadDeadline = 2 * time.Minute
-	callDeadline = 30 * time.Second
 )
 
 // OnConnect calls f each time the connection becomes ready, until ctx ends.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -47,10 +48,15 @@ func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 	return i.refresh(ctx)
 }
 
-// lacksDatabase reports whether the daemon refused a call because it can't open its database.
+// lacksDatabase reports whether the daemon refused a call because it can't open its database, or may not answer for this
+// reason: it tries for five minutes with the default configuration.
 func lacksDatabase(err error) bool {
 	failed := (*Error)(nil)
-	return errors.As(err, &failed) && failed.Refused() && strings.Contains(status.Convert(failed.Cause).Message(), noDatabase)
+	if !errors.As(err, &failed) {
+		return false
+	}
+	cause := status.Convert(failed.Cause)
+	return cause.Code() == codes.DeadlineExceeded || failed.Refused() && strings.Contains(cause.Message(), noDatabase)
 }
 
 // mendDatabase removes the abandoned snapshots below root, which is the daemon's file system,
@@ -63,7 +69,7 @@ func mendDatabase(root string, now time.Time) (removed []string, err error) {
 	}
 	for _, file := range files {
 		info, err := os.Lstat(file)
-		if errors.Is(err, fs.ErrNotExist) || (err == nil && now.Sub(info.ModTime()) < abandoned) {
+		if errors.Is(err, fs.ErrNotExist) || (err == nil && isRecent(now.Sub(info.ModTime()))) {
 			continue
 		}
 		if err == nil {
@@ -76,6 +82,10 @@ func mendDatabase(root string, now time.Time) (removed []string, err error) {
 	}
 	return removed, nil
 }
+
+// isRecent reports whether a file of this age may still be written. A file from the future is from before the clock was set
+// back.
+func isRecent(age time.Duration) bool { return age >= 0 && age < abandoned }
 
 // DatabaseSize returns the size of the daemon's database below root, in bytes.
 func DatabaseSize(root string) int64 {

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc/codes"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
-	"github.com/bpfman/bpfman-operator/agent/interrupt"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -67,7 +65,7 @@ type Losses struct{ Programs, Links int }
 type Inventory struct {
 	rpc  gobpfman.BpfmanClient
 	root string
-	lane chan struct{}
+	lane *lane
 	// allowances limits Loads.
 	allowances allowances
 
@@ -75,8 +73,8 @@ type Inventory struct {
 	known bool
 	// checked means that the daemon has the API that the agent requires.
 	checked bool
-	// unready is the reason why the daemon can't be used. It is nil after the first
-	// response.
+	// unready is the reason why the daemon can't be used, apart from its silence. It is
+	// nil after the first response.
 	unready  error
 	programs map[uint32]Program
 	// touched contains the owners whose programs were changed by calls for other
@@ -95,49 +93,9 @@ const maxFailures = 1024
 // the path of the daemon's file system, or "" if the agent has the same one.
 func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
 	return &Inventory{
-		rpc: rpc, root: root, lane: make(chan struct{}, 1), programs: map[uint32]Program{}, touched: map[program.Key]bool{},
+		rpc: rpc, root: root, lane: newLane(), programs: map[uint32]Program{}, touched: map[program.Key]bool{},
 		lost: map[program.Key]Losses{}, failures: lru.New(maxFailures), unready: errors.New("the bpfman daemon hasn't answered yet"),
 	}
-}
-
-// do waits for other calls, makes one call with a deadline, and then calls record.
-// Record runs before the next call, so that the inventory is up to date when the next
-// caller sees the effect. An interrupt of ctx prevents the call, but doesn't end it.
-func do[R any](ctx context.Context, i *Inventory, op string, deadline time.Duration, call func(context.Context) (R, error), record func(R)) error {
-	select {
-	case i.lane <- struct{}{}:
-		defer func() { <-i.lane }()
-	case <-ctx.Done():
-	}
-	if ctx.Err() != nil { // the lane can have become free at the same time
-		return fmt.Errorf("%s: wait for other calls to the daemon: %w", op, context.Cause(ctx))
-	}
-	ctx, cancel := context.WithTimeout(interrupt.Without(ctx), deadline)
-	defer cancel()
-	response, err := call(ctx)
-
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if err != nil {
-		if uncertain(err) {
-			i.known = false
-		}
-		return &Error{Op: op, Cause: normal(err)}
-	}
-	record(response)
-	return nil
-}
-
-// Exclusively runs f while no call of the daemon is in progress, and delays other
-// calls until f has returned.
-func (i *Inventory) Exclusively(ctx context.Context, f func() error) error {
-	select {
-	case i.lane <- struct{}{}:
-		defer func() { <-i.lane }()
-	case <-ctx.Done():
-		return fmt.Errorf("wait for other calls to the daemon: %w", context.Cause(ctx))
-	}
-	return f()
 }
 
 // Known reports whether the inventory equals the daemon's list. This isn't the
@@ -149,11 +107,15 @@ func (i *Inventory) Known() bool {
 }
 
 // Ready returns the reason why the daemon can't be used, or nil: it hasn't
-// responded since the agent started, or it has another API. A daemon that is
-// temporarily unavailable is ready, because its programs stay attached.
+// responded since the agent started, it has another API, or it didn't answer the
+// last call in time. A daemon that is restarted is ready, because its programs stay
+// attached.
 func (i *Inventory) Ready() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.unready == nil && i.lane.isSilent() {
+		return errors.New("the bpfman daemon didn't answer in time")
+	}
 	return i.unready
 }
 

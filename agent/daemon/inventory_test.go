@@ -433,7 +433,7 @@ func TestUnfinishedSnapshots(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, age := range map[string]time.Duration{"snap.01": time.Hour, "snap.02.generating": time.Hour, "snap.03.generating": 0, "db": time.Hour} {
+	for name, age := range map[string]time.Duration{"snap.01": time.Hour, "snap.02.generating": time.Hour, "snap.03.generating": 0, "snap.04.generating": -time.Hour, "db": time.Hour} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)

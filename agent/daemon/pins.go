@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,9 +29,18 @@ const (
 	databaseConfig = databaseDir + "/conf"
 )
 
-// pinned returns the paths of the pins of programs, maps, and links below root, without those
-// that are older than the daemon's database: they are of another version.
-func pinned(root string) ([]string, error) {
+// pin is a path below which a program, its maps, or a link is pinned.
+type pin struct {
+	path string
+	id   uint32
+	// older means that its time is before that of the daemon's database.
+	older bool
+}
+
+func (p pin) isLink() bool { return filepath.Base(filepath.Dir(p.path)) == linkPins }
+
+// pinned returns the pins of programs, maps, and links below root.
+func pinned(root string) ([]pin, error) {
 	config, err := os.Stat(filepath.Join(root, databaseConfig))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // there is no such daemon
@@ -38,32 +48,33 @@ func pinned(root string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read when the daemon's database was created: %w", err)
 	}
-	var pins []string
+	var pins []pin
 	for _, pattern := range []string{programPins + "*", mapPins + "/*", linkPins + "/*"} {
 		found, err := filepath.Glob(filepath.Join(root, pinsDir, pattern))
 		if err != nil {
 			return nil, fmt.Errorf("look for pins: %w", err)
 		}
-		for _, pin := range found {
-			if _, ok := idOf(pin); !ok {
+		for _, path := range found {
+			id, ok := idOf(path)
+			if !ok {
 				continue
 			}
-			info, err := os.Lstat(pin)
-			if errors.Is(err, os.ErrNotExist) || err == nil && info.ModTime().Before(config.ModTime()) {
+			info, err := os.Lstat(path)
+			if errors.Is(err, os.ErrNotExist) {
 				continue
 			}
 			if err != nil {
 				return nil, fmt.Errorf("look for pins: %w", err)
 			}
-			pins = append(pins, pin)
+			pins = append(pins, pin{path, id, info.ModTime().Before(config.ModTime())})
 		}
 	}
 	return pins, nil
 }
 
 // idOf returns the ID of the program or link that a pin is for.
-func idOf(pin string) (id uint32, ok bool) {
-	n, err := strconv.ParseUint(strings.TrimPrefix(filepath.Base(pin), programPins), 10, 32)
+func idOf(path string) (id uint32, ok bool) {
+	n, err := strconv.ParseUint(strings.TrimPrefix(filepath.Base(path), programPins), 10, 32)
 	return uint32(n), err == nil
 }
 
@@ -72,7 +83,11 @@ func idOf(pin string) (id uint32, ok bool) {
 // stay attached, and the kernel might refuse to attach the program there again. The pins must be
 // from before the list: the daemon completes a call before the next one, so what was pinned
 // before and isn't in the list has no call in progress.
-func orphans(pins []string, list *gobpfman.ListResponse) (programs []string, links []uint32) {
+//
+// Pins that are older than the daemon's database are of another version, and aren't orphans. But if a pin of a listed
+// program is older, too, the clock was set back, and times say nothing. The kernel's IDs of programs increase, so
+// what has a higher ID than the first listed program is of this database. Only this version has a directory of links.
+func orphans(pins []pin, list *gobpfman.ListResponse) (programs []string, links []uint32) {
 	listed, attached := map[uint32]bool{}, map[uint32]bool{}
 	for _, result := range list.GetResults() {
 		listed[result.GetKernelInfo().GetId()] = true
@@ -81,14 +96,19 @@ func orphans(pins []string, list *gobpfman.ListResponse) (programs []string, lin
 			attached[link] = true
 		}
 	}
+	first, setBack := uint32(math.MaxUint32), false
 	for _, pin := range pins {
-		id, _ := idOf(pin)
-		link := filepath.Base(filepath.Dir(pin)) == linkPins
+		if !pin.isLink() && listed[pin.id] {
+			first, setBack = min(first, pin.id), setBack || pin.older
+		}
+	}
+	for _, pin := range pins {
 		switch {
-		case link && !attached[id]:
-			links = append(links, id)
-		case !link && !listed[id]:
-			programs = append(programs, pin)
+		case pin.older && (!setBack || !pin.isLink() && pin.id <= first): // of another version
+		case pin.isLink() && !attached[pin.id]:
+			links = append(links, pin.id)
+		case !pin.isLink() && !listed[pin.id]:
+			programs = append(programs, pin.path)
 		}
 	}
 	return programs, links
@@ -96,7 +116,7 @@ func orphans(pins []string, list *gobpfman.ListResponse) (programs []string, lin
 
 // removeOrphans removes what orphans returns. The daemon may still have parts of a link that its
 // list lacks, and detaches such a link itself.
-func (i *Inventory) removeOrphans(ctx context.Context, pins []string, list *gobpfman.ListResponse) error {
+func (i *Inventory) removeOrphans(ctx context.Context, pins []pin, list *gobpfman.ListResponse) error {
 	programs, links := orphans(pins, list)
 	if len(programs)+len(links) > 0 {
 		logr.FromContextOrDiscard(ctx).Info("Removing what the daemon left when it was killed", "pins", programs, "links", links)

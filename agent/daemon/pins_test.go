@@ -47,7 +47,7 @@ func TestOrphans(t *testing.T) {
 	put(created.Add(-time.Hour), fs+"prog_3", fs+"maps/3/m", fs+"links/3")
 
 	if pins, err := pinned(root); pins != nil || err != nil {
-		t.Errorf("without a database: %q, %v", pins, err)
+		t.Errorf("without a database: %+v, %v", pins, err)
 	}
 	put(created, "run/bpfman/db/conf")
 	pins, err := pinned(root)
@@ -61,5 +61,17 @@ func TestOrphans(t *testing.T) {
 	programs, links := orphans(pins, list)
 	if !slices.Equal(programs, want) || !slices.Equal(links, []uint32{7}) {
 		t.Errorf("orphans are %q, %v, want %q, 7", programs, links, want)
+	}
+
+	// The clock is set back after the database is created.
+	put(created.Add(-time.Hour), fs+"prog_7", fs+"prog_9", fs+"prog_10", fs+"maps/10/m", fs+"maps/13/m", fs+"links/7", fs+"links/12")
+	pins, err = pinned(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, links = orphans(pins, list)
+	slices.Sort(links)
+	if !slices.Equal(programs, want) || !slices.Equal(links, []uint32{3, 7}) {
+		t.Errorf("with the clock set back, orphans are %q, %v, want %q, 3, and 7", programs, links, want)
 	}
 }

@@ -178,7 +178,7 @@ func (g *Gate) find(ctx context.Context, q bytecode.Question, request *reader.Re
 	if request != nil {
 		q.Authorities, q.Attestations, q.Object = request.Authorities, request.Attestations, q.Object || request.Object
 	}
-	q.Credentials = g.credentials
+	q.Owner, q.Credentials = g.owner.Key, g.credentials
 	found, err := g.from.Bytecode.Find(ctx, q, func() { g.from.Read(g.owner.Key) })
 	if pending := (*bytecode.PendingError)(nil); errors.As(err, &pending) {
 		g.waits = max(g.waits, quiet-time.Since(pending.Since))

@@ -39,8 +39,8 @@ func (l *Loader) Keep(ctx context.Context, owner program.Owner, g *gate.Gate) {
 			continue
 		}
 		found, err := l.Bytecode.Find(ctx, bytecode.Question{
-			Image: p.Image, PullPolicy: owner.Bytecode.Image.ImagePullPolicy, Credentials: g.Credentials, Object: true,
-		}, func() {})
+			Owner: owner.Key, Image: p.Image, PullPolicy: owner.Bytecode.Image.ImagePullPolicy, Credentials: g.Credentials, Object: true,
+		}, nil)
 		if err == nil && found.Path != "" {
 			l.stored.Add(p.Image, nil)
 		}

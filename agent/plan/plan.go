@@ -331,25 +331,10 @@ func bytecodeFile(requested string) (string, error) {
 	switch {
 	case requested == "":
 		return "", errors.New("bytecode.path is empty")
-	case mayBlock(file):
+	case program.MayBlock(file):
 		return "", fmt.Errorf("bytecode path %s is not a regular file: the daemon would never finish reading it", requested)
-	case below(file, bytecode.Dir):
+	case program.Below(file, bytecode.Dir):
 		return "", fmt.Errorf("bytecode path %s is in the node's store of images: set bytecode.image instead", requested)
 	}
 	return file, nil
-}
-
-// mayBlock reports whether a clean path may lead to a file that has no end, or that blocks readers: devices, kernel file
-// systems, the daemon's socket, and the directory of the container runtime, which has named pipes for each container.
-func mayBlock(file string) bool {
-	if below(file, "/var/run") {
-		file = strings.TrimPrefix(file, "/var") // it can be a link to /run
-	}
-	return slices.ContainsFunc([]string{"/dev", "/proc", "/sys", "/host/proc", "/run/bpfman/cri", "/run/bpfman-sock"},
-		func(dir string) bool { return below(file, dir) })
-}
-
-// below reports whether a clean path is a directory or below it.
-func below(file, dir string) bool {
-	return file == dir || strings.HasPrefix(file, dir+"/")
 }

@@ -203,6 +203,26 @@ func TestUprobesThatSeeMoreThanTheContainer(t *testing.T) {
 	}
 }
 
+// The daemon reads the target of a uprobe outside of containers. It reaches the node's files through the root of a process.
+func TestUprobeTargetsThatBlock(t *testing.T) {
+	for target, blocks := range map[string]bool{
+		"libc": false, "/usr/bin/app": false, "/run/app": false, "/run/bpfman-of-others/app": false, "/proc": true, "/dev/zero": true,
+		"/run/bpfman/fs/maps/7/b": true, "//var/run/./bpfman/x/../fs/maps/7/b": true, "/sys/fs/bpf/m": true, "/proc/kmsg": true,
+		"/proc/1/root/usr/bin/app": false, "/host/proc/1/root/usr/bin/app": false, "/proc/12/exe": false, "/host/proc/12/map_files/1-2": false,
+		"/proc/1/root/run/bpfman/fs/maps/7/b": true, "/proc/1/root/../run/bpfman/fs/maps/7/b": true, "/proc/1/root/../../dev/zero": true,
+		"/host/proc/self/task/1/cwd/run/bpfman/x": true, "/proc/1/root/proc/1/root/sys/fs/bpf/m": true, "/proc/1/root/proc/1/exe": false,
+		"/proc/1/fd/3": true, "/proc/1/fd/../root/bin/app": false, "/proc/1/root/host/proc/kmsg": true,
+	} {
+		points, err := uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: target, FunctionName: "main"}, false).AttachPoints(node)
+		if err != nil || len(points) != 1 {
+			t.Fatalf("%s: %+v, %v", target, points, err)
+		}
+		if p := points[0]; (p.Lack != nil) != blocks || p.Withdrawn != blocks || blocks && !strings.Contains(text(p.Lack), "target "+target+" is not a regular file") {
+			t.Errorf("%s: lacks %v, withdrawn: %t", target, p.Lack, p.Withdrawn)
+		}
+	}
+}
+
 // A uprobe of a namespace runs for processes of other namespaces, so it is only attached where that is allowed.
 func TestUprobesOfNamespaces(t *testing.T) {
 	for _, test := range []struct {

@@ -6,6 +6,7 @@ package program
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -58,7 +59,12 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 		name += " of process " + strconv.Itoa(int(*u.pid))
 	}
 	if u.containers == nil {
-		return []AttachPoint{newAttachPoint(name, u.info(nil), "")}, nil
+		point := newAttachPoint(name, u.info(nil), "")
+		if point.Lack == nil && targetMayBlock(u.target) {
+			point.Lack = fmt.Errorf("target %s is not a regular file: the daemon would never finish reading it", u.target)
+		}
+		point.Withdrawn = point.Lack != nil
+		return []AttachPoint{point}, nil
 	}
 
 	containers, err := u.containers.running(n)

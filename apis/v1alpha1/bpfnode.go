@@ -112,6 +112,8 @@ type BpfNodeProgram struct {
 	// loadedbyuid is the id of the user that loaded the program. For example: `0`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=4294967295
 	LoadedByUID *uint32 `json:"loadedbyuid,omitempty"`
 
 	// bpfman is true if bpfman loaded the program. For example: `true`.
@@ -317,17 +319,23 @@ type BpfNodeMap struct {
 	// keysize is the size of a key, in bytes. For example: `4`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=4294967295
 	KeySize uint32 `json:"keysize,omitempty"`
 
 	// valuesize is the size of a value, in bytes. For example: `16`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=4294967295
 	ValueSize uint32 `json:"valuesize,omitempty"`
 
 	// maxentries is the maximum number of entries in the map. For a ring buffer,
 	// it is the size in bytes. For example: `1024`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=4294967295
 	MaxEntries uint32 `json:"maxentries,omitempty"`
 
 	// memorybytes is the kernel memory that the map uses, in bytes. It is absent

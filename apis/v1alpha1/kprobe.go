@@ -16,10 +16,10 @@ type KprobeProgramInfo struct {
 	FunctionName string `json:"func_name"`
 
 	// offset is added to the address of the function, in bytes. A kretprobe can't
-	// have an offset. If it is negative, bpfman can't read the object, and its status
-	// reports the error. For example: `0`.
+	// have an offset. For example: `0`.
 	// +optional
 	// +default=0
+	// +kubebuilder:validation:Minimum=0
 	Offset uint64 `json:"offset,omitempty"`
 
 	// retprobe says whether the program runs when the function returns, instead of

@@ -37,7 +37,8 @@ type RolloutPolicySpec struct {
 	// +optional
 	// +default=0
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="the number must not be negative"
+	// +kubebuilder:validation:XValidation:rule="type(self) == string || type(self) == int && self >= 0 && self <= 2147483647",message="the number must be from 0 to 2147483647"
+	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:Pattern=`^([0-9]|[1-9][0-9]|100)%$`
 	MaxUnhealthy intstr.IntOrString `json:"maxUnhealthy,omitzero"`
 
@@ -121,7 +122,8 @@ type RolloutStep struct {
 	// percentage of the selected nodes, rounded up. For example: `25%`.
 	// +required
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 1",message="the number must be at least 1"
+	// +kubebuilder:validation:XValidation:rule="type(self) == string || type(self) == int && self >= 1 && self <= 2147483647",message="the number must be from 1 to 2147483647"
+	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:Pattern=`^([1-9]|[1-9][0-9]|100)%$`
 	Nodes intstr.IntOrString `json:"nodes"`
 
@@ -176,7 +178,7 @@ type RolloutPolicyStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,path=rolloutpolicies,singular=rolloutpolicy,shortName=rollpol,categories=bpfman
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Steps",type=string,JSONPath=`.spec.steps[*].nodes`
+// +kubebuilder:printcolumn:name="Steps",type=string,JSONPath=`.spec.steps`
 // +kubebuilder:printcolumn:name="On-Failure",type=string,JSONPath=`.spec.onFailure`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
@@ -220,7 +222,7 @@ const (
 	RolloutUndone RolloutState = "Undone"
 	// RolloutComplete means that all nodes have the revision, or are to have it.
 	RolloutComplete RolloutState = "Complete"
-	// RolloutContested means that several policies match the object.
+	// RolloutContested means that several policies match the object, or one that can't be read.
 	RolloutContested RolloutState = "Contested"
 )
 

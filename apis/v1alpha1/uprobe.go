@@ -15,11 +15,10 @@ type UprobeProgramInfo struct {
 	// +optional
 	FunctionName string `json:"func_name,omitempty"`
 
-	// offset is added to the address of the function, in bytes. If it is negative,
-	// bpfman can't read the object, and its status reports the error. For example:
-	// `0`.
+	// offset is added to the address of the function, in bytes. For example: `0`.
 	// +optional
 	// +default=0
+	// +kubebuilder:validation:Minimum=0
 	Offset uint64 `json:"offset,omitempty"`
 
 	// target is the name of a library, or the absolute path of a library or
@@ -122,11 +121,10 @@ type UprobeNsProgramInfo struct {
 	// +optional
 	FunctionName string `json:"func_name,omitempty"`
 
-	// offset is added to the address of the function, in bytes. If it is negative,
-	// bpfman can't read the object, and its status reports the error. For example:
-	// `0`.
+	// offset is added to the address of the function, in bytes. For example: `0`.
 	// +optional
 	// +default=0
+	// +kubebuilder:validation:Minimum=0
 	Offset uint64 `json:"offset,omitempty"`
 
 	// target is the name of a library, or the absolute path of a library or

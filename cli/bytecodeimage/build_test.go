@@ -9,18 +9,22 @@ import (
 	"compress/gzip"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/object"
@@ -234,6 +238,49 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
+// A public image is read although the Docker configuration names a credential helper that isn't installed. If the registry
+// requires credentials, the error says why there are none.
+func TestMissingCredentialHelper(t *testing.T) {
+	var locked atomic.Bool
+	open := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if locked.Load() {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		open.ServeHTTP(w, q)
+	}))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "https://")
+	config := t.TempDir()
+	if err := os.WriteFile(filepath.Join(config, "config.json"), fmt.Appendf(nil, `{"credHelpers": {%q: "that-is-absent"}}`, host), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DOCKER_CONFIG", config)
+	authority := filepath.Join(config, "ca.crt")
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	registries, err := NewRegistries(authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := registries.Push(t.Context(), host+"/a:v1", empty.Image); err != nil {
+		t.Error(err)
+	}
+	locked.Store(true)
+	if _, err := registries.Get(t.Context(), host+"/a:v1"); err == nil || !strings.Contains(err.Error(), "401") || !strings.Contains(err.Error(), "docker-credential-that-is-absent") {
+		t.Error(err)
+	}
+}
+
+// An empty path is an error, and not the directory of the command.
+func TestLayoutWithoutAPath(t *testing.T) {
+	if err := WriteLayout("", empty.Image, time.Time{}); err == nil || !strings.Contains(err.Error(), "the path is empty") {
+		t.Error(err)
+	}
+}
+
 func TestProblems(t *testing.T) {
 	f := file(t, counting, "")
 	labels, err := Labels(f.Content)
@@ -267,7 +314,7 @@ func TestLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"array_map":"array","hash_map":"hash","hash_without_btf":"hash","lpm_trie_map":"lpm_trie","lru_hash_map":"lru_hash",` +
+	const want = `{"array_map":"array","hash_map":"hash","hash_of_unions":"hash","hash_without_btf":"hash","lpm_trie_map":"lpm_trie","lru_hash_map":"lru_hash",` +
 		`"lru_percpu_map":"lru_per_cpu_hash","percpu_array_map":"per_cpu_array","percpu_hash_map":"per_cpu_hash","perf_event_map":"perf_event_array",` +
 		`"queue_map":"queue","ring_buffer":"ringbuf","stack_map":"stack"}`
 	if labels[MapsLabel] != want || labels[ProgramsLabel] != `{"map_types":"tracepoint"}` {

@@ -32,6 +32,9 @@ const (
 // WriteLayout writes an image or an index in the OCI layout, either to a directory, or to a tar file, which other
 // tools call oci-archive. The same image results in the same archive.
 func WriteLayout(path string, content partial.WithRawManifest, created time.Time) error {
+	if path == "" {
+		return errors.New("write image: the path is empty: specify an archive or a directory with --output")
+	}
 	if info, err := os.Stat(path); os.IsPathSeparator(path[len(path)-1]) || err == nil && info.IsDir() {
 		return writeDirectory(path, content)
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -44,9 +45,31 @@ func NewRegistries(caFile string) (*Registries, error) {
 	return &Registries{pool}, nil
 }
 
-func (r *Registries) options(ctx context.Context, of name.Reference) []remote.Option {
+func (r *Registries) options(ctx context.Context, of name.Reference, logins *keychain) []remote.Option {
 	transport := registry.NewTransport(of.Context().RegistryStr(), registry.Options{RootCAs: r.authorities, Limit: reader.MaxObject, HeaderDeadline: headerDeadline})
-	return []remote.Option{remote.WithContext(ctx), remote.WithTransport(transport), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	return []remote.Option{remote.WithContext(ctx), remote.WithTransport(transport), remote.WithAuthFromKeychain(logins)}
+}
+
+// keychain has the credentials of the user's logins. If they can't be read, for example because a credential helper isn't
+// installed, it accesses the registry without credentials, which is enough for public images.
+type keychain struct{ failed atomic.Pointer[error] }
+
+// Resolve implements authn.Keychain.
+func (k *keychain) Resolve(resource authn.Resource) (authn.Authenticator, error) {
+	found, err := authn.DefaultKeychain.Resolve(resource)
+	if err != nil {
+		k.failed.Store(&err)
+		return authn.Anonymous, nil
+	}
+	return found, nil
+}
+
+// explain adds to an error that credentials couldn't be read.
+func (k *keychain) explain(err error) error {
+	if failed := k.failed.Load(); failed != nil {
+		return fmt.Errorf("%w; the request had no credentials, because they can't be read: %w", err, *failed)
+	}
+	return err
 }
 
 // Push pushes an image or an index, and returns its reference by digest.
@@ -55,8 +78,9 @@ func (r *Registries) Push(ctx context.Context, to string, content partial.WithRa
 	if err != nil {
 		return "", fmt.Errorf("push image: %w", err)
 	}
-	if err := remote.Push(ref, content, r.options(ctx, ref)...); err != nil {
-		return "", fmt.Errorf("push %s: %w", ref, err)
+	logins := &keychain{}
+	if err := remote.Push(ref, content, r.options(ctx, ref, logins)...); err != nil {
+		return "", fmt.Errorf("push %s: %w", ref, logins.explain(err))
 	}
 	digest, err := partial.Digest(content)
 	if err != nil {
@@ -71,9 +95,10 @@ func (r *Registries) Get(ctx context.Context, from string) (partial.WithRawManif
 	if err != nil {
 		return nil, fmt.Errorf("read image: %w", err)
 	}
-	found, err := remote.Get(ref, r.options(ctx, ref)...)
+	logins := &keychain{}
+	found, err := remote.Get(ref, r.options(ctx, ref, logins)...)
 	if err != nil {
-		return nil, fmt.Errorf("read image: %w", err)
+		return nil, fmt.Errorf("read image: %w", logins.explain(err))
 	}
 	var content partial.WithRawManifest
 	switch {

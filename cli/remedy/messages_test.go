@@ -67,7 +67,7 @@ var partial = slices.Concat(
 		"nothing runs instead", "generation %d runs again", "this node tries generation %d again when the API server responds", ", and got one after the rollback",
 		"this node doesn't try generation %d again until the object or its annotation bpfman.io/restartedAt changes", " (the previously loaded program %d keeps running)",
 		"type %s, %d-byte keys, and %d-byte values", "; its primary interface is %s", "; only the first %d are checked", "and %d other reasons",
-		"revision %d runs again", "%d of %d nodes with revision %d aren't healthy (%s)", "revision %d, step %d of %d on %d of %d nodes", "Attached on %d of %s",
+		"%s; it accepts requests again at %s", "revision %d runs again", "%d of %d nodes with revision %d aren't healthy (%s)", "revision %d, step %d of %d on %d of %d nodes", "Attached on %d of %s",
 		"the name of an interface has 1 to 15 bytes, without whitespace, slashes, and colons", "a tracepoint has the form category/event",
 		"the name of a kernel function has 1 to 511 bytes, without whitespace and control characters",
 		"a target is the name of a library, or an absolute path, with 1 to 4095 bytes and without control characters", "it hasn't been read",
@@ -77,6 +77,7 @@ var partial = slices.Concat(
 	[]string{
 		"%s: %s; the daemon reports: %s", "%s; and %d more containers", "list all programs", "interfaces in pod %s", "list what refers to %s", "policies can't be evaluated: %s",
 		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
+		"exit code 0: the kubelet ends it, because it doesn't answer its liveness probe",
 		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "load from image %s: %s", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
 	},
 	// Ends behind one.
@@ -103,9 +104,10 @@ var partial = slices.Concat(
 	},
 	// Errors that the agent handles, waits for, or logs.
 	[]string{
-		"images are being read, or a change isn't confirmed", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
+		"make other calls wait",
 		"generation %d is rolled back", "a change is rolled back", "wait for a rollback: %w",
 		"no process of the pod is running",
+		"images are being read, or a change isn't confirmed", "too many images are being read from slow registries", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
 		"read the boot ID: %w", "read the record of a change: %w", "remove a damaged record: %w", "remove the record of %s: %w",
 		"write a section header: %w", "write the ELF header: %w", "it is in section %s, and bpfman has no kind for programs of type %s",
 		"%s has no list of objects", "a list has an item of %T",

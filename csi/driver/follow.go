@@ -23,6 +23,10 @@ const (
 	followReuse = 10 * time.Second
 	// settle is how long to wait for more changes after the first one.
 	settle = 200 * time.Millisecond
+	// followTimeout bounds one update of all volumes, which takes less than a second. If the daemon doesn't answer, the
+	// update would wait for it once for each object. The kubelet publishes the remaining volumes again within about a
+	// minute.
+	followTimeout = 30 * time.Second
 )
 
 // Follow updates the live volumes after each change, so that they show the maps of the
@@ -62,8 +66,13 @@ func (d *Driver) Follow(ctx context.Context, changes <-chan struct{}) {
 
 // followEach updates volumes, and returns those that a request works on.
 func (n *node) followEach(ctx context.Context, volumes []publication) (busy []publication) {
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
 	since := time.Now()
 	for _, p := range volumes {
+		if ctx.Err() != nil {
+			return nil // see followTimeout
+		}
 		release, ok := n.busy.acquireFree(p.target)
 		if !ok {
 			busy = append(busy, p)

@@ -395,3 +395,38 @@ func TestRemarksAreBounded(t *testing.T) {
 		t.Errorf("%d remarks", len(r.texts))
 	}
 }
+
+// silent is a daemon that doesn't answer.
+type silent struct{ *fakePrograms }
+
+func (s silent) Find(ctx context.Context, _ program.Query, _ time.Time) ([]program.Program, error) {
+	s.asked++
+	select {
+	case <-ctx.Done():
+	case <-time.After(20 * time.Second):
+	}
+	return nil, program.ErrDaemon
+}
+
+// The time that an update of all volumes takes doesn't depend on their number while the daemon doesn't answer.
+func TestFollowWhileTheDaemonHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, programs, volumes, _ := newTestNode()
+		const count = 50
+		for i := range count {
+			request := publishRequest()
+			request.TargetPath += fmt.Sprint(i)
+			publish(t, n, request)
+		}
+		n.Programs = silent{programs}
+		programs.asked = 0
+		began := time.Now()
+		n.followEach(t.Context(), n.live.all())
+		if took := time.Since(began); took > followTimeout || programs.asked == 0 {
+			t.Errorf("took %v with %d calls", took, programs.asked)
+		}
+		if len(volumes.published) != count {
+			t.Errorf("%d volumes are left", len(volumes.published))
+		}
+	})
+}

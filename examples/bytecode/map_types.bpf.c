@@ -59,6 +59,25 @@ struct {
 	__type(value, struct two_fields);
 } stack_map SEC(".maps");
 
+#define TEN(type, m)                                                \
+	type m##0; type m##1; type m##2; type m##3; type m##4; \
+	type m##5; type m##6; type m##7; type m##8; type m##9;
+#define HUNDRED(type, m)                                                              \
+	TEN(type, m##0) TEN(type, m##1) TEN(type, m##2) TEN(type, m##3) TEN(type, m##4) \
+	TEN(type, m##5) TEN(type, m##6) TEN(type, m##7) TEN(type, m##8) TEN(type, m##9)
+
+// The kernel would print a million numbers for four bytes, and wouldn't end the reader meanwhile.
+union hundred { HUNDRED(__u32, a) };
+union myriad { HUNDRED(union hundred, b) };
+union million { HUNDRED(union myriad, c) };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8);
+	__type(key, __u32);
+	__type(value, union million);
+} hash_of_unions SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 16);
@@ -86,6 +105,7 @@ int map_types(void *ctx)
 	bpf_map_update_elem(&lru_hash_map, &key, &value, BPF_ANY);
 	bpf_map_update_elem(&lru_percpu_map, &key, &value, BPF_ANY);
 	bpf_map_update_elem(&hash_without_btf, &key, &value, BPF_ANY);
+	bpf_map_update_elem(&hash_of_unions, &key, &key, BPF_ANY);
 	bpf_map_update_elem(&lpm_trie_map, &prefix, &value, BPF_ANY);
 	bpf_map_push_elem(&queue_map, &value, BPF_EXIST);
 	bpf_map_push_elem(&stack_map, &value, BPF_EXIST);

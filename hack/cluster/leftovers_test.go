@@ -364,9 +364,11 @@ func (m machine) processes() []string {
 	return found
 }
 
-// cgroups returns the topmost cgroups of each hierarchy, where the node's is.
+// cgroups returns the topmost cgroups of each hierarchy, where the node's is, and the
+// controllers that the root of cgroup v2 has enabled for them.
 func (m machine) cgroups() []string {
-	var found []string
+	control, _ := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control") // absent with cgroup v1
+	found := strings.Fields(string(control))
 	for _, pattern := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup/*/*"} {
 		entries, _ := filepath.Glob(pattern)
 		for _, entry := range entries {

@@ -6,11 +6,12 @@
 # all objects of their kinds. Other definitions in bpfman.io stay.
 #
 #   uninstall.sh FILE             FILE - is standard input
-#   uninstall.sh --helm           the Helm release bpfman, the definitions, and the namespace
+#   uninstall.sh --helm           the Helm release bpfman in the namespace bpfman, the definitions, and the namespace
 #   uninstall.sh --definitions    only the definitions
 #
-# It ends within minutes, whether bpfman runs or not, and prints what is left. If the cluster has only definitions of
-# other software, it deletes nothing. KUBECTL is the kubectl command, and HELM the helm command.
+# It ends within minutes, whether bpfman runs or not, and prints the cluster, and what is left. If the cluster has only
+# definitions of other software, or a Helm release of bpfman that it doesn't uninstall, it deletes nothing. KUBECTL is the
+# kubectl command, and HELM the helm command.
 set -euo pipefail
 
 kubectl() { command "${KUBECTL:-kubectl}" "$@"; }
@@ -122,7 +123,23 @@ documents() {
 		END { flush() }' "$manifests"
 }
 
+# refuse_other_releases ends the script if there is a Helm release that it doesn't uninstall: its operator and node pods
+# would run on without definitions. Helm annotates what it creates with the release.
+refuse_other_releases() {
+	local found name namespace
+	found=$(kubectl get deployments -A -l app.kubernetes.io/managed-by=Helm,app.kubernetes.io/name=bpfman-operator \
+		-o go-template='{{range .items}}{{with .metadata.annotations}}{{index . "meta.helm.sh/release-name"}} {{index . "meta.helm.sh/release-namespace"}}{{"\n"}}{{end}}{{end}}')
+	while read -r name namespace; do
+		[[ -z $name || "$name $namespace" == "bpfman bpfman" ]] || die "nothing is deleted: the cluster has the Helm release $name in namespace $namespace. Uninstall it," \
+			"and then delete the definitions:" "  helm uninstall $name --namespace $namespace && uninstall.sh --definitions"
+	done <<<"$found"
+}
+
 [[ $# == 1 ]] || die "usage: uninstall.sh FILE, uninstall.sh --helm, or uninstall.sh --definitions"
+context=$(kubectl config current-context 2>/dev/null || true)
+server=$(kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}' 2>/dev/null || true)
+echo "cluster ${server:-of the pod}${context:+, context $context}"
+[[ $1 == --definitions ]] || refuse_other_releases
 owned=$(definitions "$mark")
 others=$(definitions "${mark/=/!=}")
 [[ -n $owned || -z $others ]] || die "nothing is deleted: the cluster's definitions belong to other software, or to an earlier version of this" \

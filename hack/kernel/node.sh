@@ -32,7 +32,7 @@ here=("${cluster[@]}" "${machines[@]}" --timeout 10m --state-dir "$state" --kube
 node=("${cluster[@]}" --node "$number" --join "$state" --uplink eth0 --state-dir /run/bpfman-cluster --kubeconfig /run/kubeconfig --timeout 20m)
 # The virtual machine reads these often.
 files=("$DAEMON" "$KUBERNETES"
-	"$LOCALBIN"/{bpfman-operator,bpfman-agent,bpfman-reader,bpfman-csi,bpfman-inspector,bpfman-ns,counters,firewall,map-exporter,csi-node-driver-registrar,go-target,node-probe,cluster,pause,daemon-launcher}
+	"$LOCALBIN"/{bpfman-operator,bpfman-agent,bpfman-reader,bpfman-csi,bpfman-inspector,bpfman-ns,bpfman-probe,counters,firewall,map-exporter,csi-node-driver-registrar,go-target,node-probe,cluster,pause,daemon-launcher}
 	/usr/bin/{containerd,containerd-shim-runc-v2,ctr} /usr/sbin/{runc,nft} /usr/bin/busybox /usr/lib/cni/{ptp,host-local,loopback})
 work=$(mktemp -d)
 machine='' tests=''

@@ -48,7 +48,8 @@ fi
 # The sources of the build, because the version alone doesn't identify it.
 source=$(cat "$module"/{main.go,go.mod} | sha256sum)
 if [[ ! -x $root/kubernetes || $(cat "$root/source" 2>/dev/null) != "$source" ]]; then
-	slow "building Kubernetes $version (about 5 minutes on 2 cores)" build . "$root/kubernetes.new"
+	# With -v, the progress is the package that is compiled.
+	GOFLAGS="${GOFLAGS:-} -v" slow "building Kubernetes $version (about 5 minutes on 2 cores)" build . "$root/kubernetes.new"
 	mv "$root/kubernetes.new" "$root/kubernetes"
 	echo "$source" >"$root/source"
 fi

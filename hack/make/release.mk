@@ -107,7 +107,7 @@ COMMIT_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct))
 REVISION = $(shell git rev-parse HEAD)
 
 # The released commands, those of all images. The others are for tests.
-RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-reader bpfman-ns bpfman-csi bpfman-inspector counters map-exporter firewall go-target
+RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-reader bpfman-ns bpfman-probe bpfman-csi bpfman-inspector counters map-exporter firewall go-target
 RELEASE_BINARIES = $(foreach architecture,$(ARCHITECTURES),$(RELEASE_COMMANDS:%=$(LOCALBIN)/linux-$(architecture)/%))
 
 .PHONY: build-architectures

@@ -56,7 +56,7 @@ test-release-installed: deps build-cluster build/tests/cmd/csi-node-driver-regis
 .PHONY: test-emulated
 test-emulated: envtest bytecode $(BIG_ENDIAN_BYTECODE) ## Run the commands for arm64 under QEMU, to readiness, and have the reader of each byte order choose its bytecode (as root).
 	@hack/release/deps.sh
-	@$(MAKE) --no-print-directory build-architectures ARCHITECTURES=arm64 RELEASE_COMMANDS="bpfman-operator bpfman-agent bpfman-reader bpfman-ns bpfman-csi bpfman-inspector"
+	@$(MAKE) --no-print-directory build-architectures ARCHITECTURES=arm64 RELEASE_COMMANDS="bpfman-operator bpfman-agent bpfman-reader bpfman-ns bpfman-probe bpfman-csi bpfman-inspector"
 	@$(MAKE) --no-print-directory build-architectures ARCHITECTURES=s390x RELEASE_COMMANDS=bpfman-reader
 	$(call requires,emulators envtest) EMULATED_BIN=$(LOCALBIN) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 -v -timeout 30m ./emulated
 
@@ -213,21 +213,8 @@ test-oldest-kubernetes: $(OLDEST_KUBERNETES) ## Run test-envtest on the API serv
 # Slow tests of what rarely breaks. docs/development.md says when to run them.
 .PHONY: test-slow
 test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, the oldest Kubernetes, nodes in the virtual machine, three nodes, the tutorials, the page, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
-	@$(MAKE) --no-print-directory test-fuzz
-	@$(MAKE) --no-print-directory test-envtest
-	@$(MAKE) --no-print-directory test-corpus
-	@$(MAKE) --no-print-directory test-oldest-kubernetes
-	@$(MAKE) --no-print-directory test-kernel-node
-	@$(MAKE) --no-print-directory test-mixed-kernels
-	@$(MAKE) --no-print-directory test-nodes
-	@$(MAKE) --no-print-directory test-e2e
-	@$(MAKE) --no-print-directory test-tutorials
-	@$(MAKE) --no-print-directory test-ui
-	@$(MAKE) --no-print-directory test-chaos MINUTES=30
-	@$(MAKE) --no-print-directory test-lifecycle LIFECYCLE_FLAGS=
-	@$(MAKE) --no-print-directory test-emulated
-	@$(MAKE) --no-print-directory test-release-published
-	@$(MAKE) --no-print-directory test-release-installed
+	@MAKE="$(MAKE)" hack/parts.sh test-fuzz test-envtest test-corpus test-oldest-kubernetes test-kernel-node test-mixed-kernels test-nodes test-e2e \
+		test-tutorials test-ui "test-chaos MINUTES=30" "test-lifecycle LIFECYCLE_FLAGS=" test-emulated test-release-published test-release-installed
 
 .PHONY: test-rbac
 test-rbac: ## Compare the components' permissions with their requests in the audit log of the one-node cluster, after test-e2e (AUDIT_LOG).

@@ -38,7 +38,7 @@ const usage = `usage: release command [flags]
   notes     print the release notes, from the changelog
   latest    print whether this version gets the tag latest
 
-release command -h tells a command's flags.
+To list the flags of a command, run: release command -h
 `
 
 func main() {
@@ -71,16 +71,16 @@ func run(args []string) error {
 
 func bundle(args []string) error {
 	flags := flag.NewFlagSet("bundle", flag.ExitOnError)
-	dir := flags.String("dir", "", "the bundle's directory")
-	dockerfile := flags.String("dockerfile", "", "the Dockerfile of its image")
-	manifests := flags.String("manifests", "", "a file with config/manifests, as kustomize builds it")
-	samples := flags.String("samples", "", "a file with config/samples, as kustomize builds it")
-	channels := flags.String("channels", "", "where it is published, separated by commas")
+	dir := flags.String("dir", "", "directory of the bundle")
+	dockerfile := flags.String("dockerfile", "", "Dockerfile of the bundle's image")
+	manifests := flags.String("manifests", "", "file with the output of kustomize for config/manifests")
+	samples := flags.String("samples", "", "file with the output of kustomize for config/samples")
+	channels := flags.String("channels", "", "channels of the bundle, separated by commas")
 	var o olm.Options
 	flags.StringVar(&o.Version, "version", "", "the version, without a v")
-	flags.StringVar(&o.Replaces, "replaces", "", "the name of the version before")
-	flags.StringVar(&o.SkipRange, "skip-range", "", "the versions that can be upgraded to this one at once")
-	flags.StringVar(&o.DefaultChannel, "default-channel", "", "the channel of who chooses none")
+	flags.StringVar(&o.Replaces, "replaces", "", "name of the previous bundle")
+	flags.StringVar(&o.SkipRange, "skip-range", "", "range of versions that can be upgraded directly to this one")
+	flags.StringVar(&o.DefaultChannel, "default-channel", "", "default channel")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -15,20 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
-)
 
-// undecodable is an annotation of an object that can't be decoded. It only exists in
-// memory: it isn't valid as a key in the API, so that users can't set it.
-const undecodable = "!undecodable"
+	"github.com/bpfman/bpfman-operator/internal/undecodable"
+)
 
 // Undecodable returns the reason why an object can't be decoded, or "". Such an object
 // only has its metadata and, if that can be decoded, its status.
-func Undecodable(o metav1.Object) string { return o.GetAnnotations()[undecodable] }
+func Undecodable(o metav1.Object) string { return undecodable.Reason(o) }
 
 // TrimAnnotations removes an object's annotations, except for those to keep, and the one that Undecodable reads.
 func TrimAnnotations(o metav1.Object, keep ...string) {
 	annotations := o.GetAnnotations()
-	maps.DeleteFunc(annotations, func(name, _ string) bool { return name != undecodable && !slices.Contains(keep, name) })
+	maps.DeleteFunc(annotations, func(name, _ string) bool { return name != undecodable.Annotation && !slices.Contains(keep, name) })
 	if len(annotations) == 0 {
 		annotations = nil
 	}
@@ -147,11 +145,6 @@ func (d lenientDecoder) single(data []byte, into runtime.Object, problem error) 
 	if err != nil {
 		return fmt.Errorf("decode %T: %w", into, err)
 	}
-	annotations := maps.Clone(o.GetAnnotations())
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[undecodable] = problem.Error()
-	o.SetAnnotations(annotations)
+	undecodable.Mark(o, problem)
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/reader"
+	"github.com/bpfman/bpfman-operator/internal/undecodable"
 )
 
 // Policy is a compiled BytecodePolicy.
@@ -68,6 +69,9 @@ func Compile(object *v1alpha1.BytecodePolicy, material map[string]Material) *Pol
 		node:        labels.Everything(),
 		authorities: map[string]reader.Authority{},
 	}
+	if reason := undecodable.Reason(object); reason != "" {
+		p.problem("%s: %s", unreadable, reason) // and what it matches isn't known
+	}
 	if len(spec.Match.Namespaces) > 0 {
 		p.namespaces = compileNames(spec.Match.Namespaces)
 	}
@@ -87,6 +91,9 @@ func Compile(object *v1alpha1.BytecodePolicy, material map[string]Material) *Pol
 	}
 	return p
 }
+
+// unreadable is what is wrong with a policy that can't be decoded.
+const unreadable = "the policy can't be read"
 
 func (p *Policy) problem(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Sprintf(format, args...))

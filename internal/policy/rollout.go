@@ -11,12 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/undecodable"
 )
 
 // Rollout is a compiled RolloutPolicy.
 type Rollout struct {
 	Name string
 	Spec *v1alpha1.RolloutPolicySpec
+	// Undecodable is the reason why the policy can't be decoded, or "". Then its steps aren't known.
+	Undecodable string
 
 	objects    labels.Selector
 	namespaces names // nil selects all namespaces, and cluster-scoped objects
@@ -25,10 +28,13 @@ type Rollout struct {
 }
 
 // CompileRollout compiles a policy. It never fails: an invalid part of its match selects everything, because it is safer
-// to change fewer nodes.
+// to change fewer nodes. So does a policy that can't be decoded, and no node changes: see [Rollout.Undecodable].
 func CompileRollout(object *v1alpha1.RolloutPolicy) *Rollout {
 	match := &object.Spec.Match
 	p := &Rollout{Name: object.Name, Spec: &object.Spec, objects: labels.Everything()}
+	if p.Undecodable = undecodable.Reason(object); p.Undecodable != "" {
+		p.problems = append(p.problems, unreadable+": "+p.Undecodable)
+	}
 	if match.ObjectSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(match.ObjectSelector)
 		if err != nil {

@@ -32,7 +32,7 @@ const (
 
 // Format is the number of the form in which the process writes objects for the daemon. When a new version of bpfman
 // adapts objects differently, it has another number, and nodes adapt the objects in their stores again.
-const Format = 3
+const Format = 4
 
 // MaxRequest and MaxAnswer are the maximum sizes of a Request and an Answer, in bytes.
 // MaxObject is the maximum size of an eBPF object, before and after its debug sections
@@ -105,11 +105,17 @@ type Attestation struct {
 // Answer contains the findings.
 type Answer struct {
 	// Error is the reason why there are no findings, such as a registry that doesn't
-	// respond. All other fields but Unfit are then empty.
+	// respond. All other fields but Unfit,
+	// NeedsCredentials, and RetryAfter are then empty.
 	Error string `json:"error,omitempty"`
 	// Unfit means that Error is about the image itself: it doesn't exist, or doesn't have the
 	// form that bpfman accepts. A retry can't help until the reference leads to another image.
 	Unfit bool `json:"unfit,omitempty"`
+	// NeedsCredentials means that the registry refuses requests without credentials.
+	NeedsCredentials bool `json:"needsCredentials,omitempty"`
+	// RetryAfter is after how many seconds the registry accepts requests again, if Error says that it is busy, and if it
+	// said when.
+	RetryAfter int64 `json:"retryAfter,omitempty"`
 	// Digest is the digest of the manifest or index that the reference resolves to.
 	Digest string `json:"digest,omitempty"`
 	// Manifest is the digest of the manifest for this machine. It equals Digest, unless

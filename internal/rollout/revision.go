@@ -110,16 +110,20 @@ func (r Revision) Object(kind string) (v1alpha1.UserObject, error) {
 // Mark is an annotation with an object's hash. It only exists in caches, in which objects aren't complete.
 const Mark = "!revision"
 
-// MarkObject adds the annotation to an object.
+// MarkObject adds the annotation to an object, unless the object has it: after it was marked, it can have lost what the
+// hash is about.
 func MarkObject(o v1alpha1.UserObject) {
-	revision, err := RevisionOf(o)
-	if err != nil {
-		return // no revision has an empty hash
+	if _, marked := o.GetAnnotations()[Mark]; marked {
+		return
+	}
+	hash := "" // no revision has it
+	if revision, err := RevisionOf(o); err == nil {
+		hash = revision.Hash()
 	}
 	annotations := maps.Clone(o.GetAnnotations())
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[Mark] = revision.Hash()
+	annotations[Mark] = hash
 	o.SetAnnotations(annotations)
 }

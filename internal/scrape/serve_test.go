@@ -98,6 +98,25 @@ func TestServeWaitsForAnAddressInUse(t *testing.T) {
 	}
 }
 
+// If the port isn't free before the component has to end, the component says why it didn't answer.
+func TestServeSaysThatAnAddressIsInUse(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	logged := writer(func(p []byte) (int, error) { stop(); return len(p), nil })
+	err = Serve(ctx, taken.Addr().String(), http.NotFoundHandler(), nil, slog.New(slog.NewTextHandler(logged, nil)))
+	if want := "listen tcp " + taken.Addr().String() + ": bind: address already in use"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
 func TestServeEndsBeforeItListens(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()

@@ -14,13 +14,16 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -31,7 +34,11 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/kindcache"
 )
 
-const passTimeout = 30 * time.Second
+const (
+	passTimeout = 30 * time.Second
+	// unlistedRetry is the delay before a BpfNode is reconciled again if BpfNodes haven't been listed yet.
+	unlistedRetry = time.Second
+)
 
 // Reconciler deletes the BpfNode of a node if no inspector runs there, or is going to.
 type Reconciler struct {
@@ -57,10 +64,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("bpfnodes").
 		WatchesRawSource(kindcache.Source(mgr.GetCache(), Metadata(), named)).
-		Watches(&corev1.Node{}, named, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&corev1.Node{}, named, builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.Funcs{UpdateFunc: taintsChanged}))).
 		Watches(&corev1.Pod{}, ofPod).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
+}
+
+func taintsChanged(update event.UpdateEvent) bool {
+	before, isBefore := update.ObjectOld.(*corev1.Node)
+	after, isAfter := update.ObjectNew.(*corev1.Node)
+	return isBefore && isAfter && !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
 }
 
 func request(name string) []reconcile.Request {
@@ -86,8 +99,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	found := Metadata()
-	if err := r.Client.Get(ctx, q.NamespacedName, found); apierrors.IsNotFound(err) || kinds.Unread(err) {
-		return reconcile.Result{}, nil // if the cache gets it later, that causes an event
+	if err := r.Client.Get(ctx, q.NamespacedName, found); apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	} else if kinds.Unread(err) {
+		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get BpfNode %s: %w", q.Name, err)
 	}
@@ -134,8 +149,22 @@ func toRun(daemonSet *appsv1.DaemonSet, node *corev1.Node) bool {
 		return false
 	}
 	pod := daemonSet.Spec.Template.Spec
-	return labels.SelectorFromSet(pod.NodeSelector).Matches(labels.Set(node.Labels)) &&
+	return labels.SelectorFromSet(pod.NodeSelector).Matches(labels.Set(node.Labels)) && tolerates(pod.Tolerations, node.Spec.Taints) &&
 		slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == deploy.InspectorContainer })
+}
+
+// temporary are the taints of which the DaemonSet controller tolerates some in all pods, and the others soon end.
+var temporary = []string{
+	corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure, corev1.TaintNodePIDPressure,
+	corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable,
+}
+
+// tolerates reports whether pods with the tolerations can run on a node with the taints.
+func tolerates(tolerations []corev1.Toleration, taints []corev1.Taint) bool {
+	return !slices.ContainsFunc(taints, func(taint corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !slices.Contains(temporary, taint.Key) &&
+			!slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Background(), &taint, false) })
+	})
 }
 
 // runs reports whether one of the pods has an inspector on the node that hasn't terminated, and so can still

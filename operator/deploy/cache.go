@@ -22,6 +22,10 @@ func CacheByObject(namespace string, openShift bool) map[client.Object]cache.ByO
 		&corev1.ConfigMap{}:    {Namespaces: own, Field: named(ConfigMapName)},
 		&appsv1.DaemonSet{}:    {Namespaces: own, Field: named(DaemonSetName)},
 		&storagev1.CSIDriver{}: {Field: named(CSIDriverName)},
+		// Why the DaemonSet lacks pods: see package nodes.
+		&corev1.Event{}: {Namespaces: own, Field: fields.AndSelectors(
+			fields.OneTermEqualSelector("involvedObject.kind", "DaemonSet"), fields.OneTermEqualSelector("involvedObject.name", DaemonSetName),
+		)},
 	}
 	if openShift {
 		byObject[constraintsMetadata()] = cache.ByObject{Field: named(ConstraintsName)}

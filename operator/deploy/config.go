@@ -96,7 +96,7 @@ type Config struct {
 }
 
 // The containers of the node components, as in daemonset.yaml.
-var containerNames = []string{"mount-bpffs", DaemonContainer, AgentContainer, "bpfman-csi", "node-driver-registrar", InspectorContainer}
+var containerNames = []string{"mount-bpffs", DaemonContainer, AgentContainer, CSIContainer, "node-driver-registrar", InspectorContainer}
 
 // DaemonConfig configures the bpfman daemon's container.
 type DaemonConfig struct {
@@ -267,20 +267,32 @@ func ParseConfig(data map[string]string) (config Config, unknown []string, err e
 	return config, slices.Sorted(maps.Keys(rest)), errors.Join(errs...)
 }
 
+// Server is a server of a container, at a port of the node.
+type Server struct {
+	Container string
+	// Key is the key of the ConfigMap with the server's address.
+	Key  string
+	Port string
+}
+
+// Servers returns the servers of the node components. The first one of each container also answers the kubelet's probes.
+func (c Config) Servers() []Server {
+	return []Server{
+		{AgentContainer, KeyAgentHealthAddr, portOf(c.Agent.HealthAddr)},
+		{AgentContainer, KeyAgentMetricsAddr, portOf(c.Agent.MetricsAddr)},
+		{CSIContainer, KeyCSIMetricsAddr, portOf(c.CSI.MetricsAddr)},
+		{InspectorContainer, KeyInspectorMetricsAddr, portOf(c.Inspector.MetricsAddr)},
+	}
+}
+
 // checkPorts rejects the same port for two servers. On the host's network, the second one would fail to start.
 func (c Config) checkPorts() error {
 	taken := map[string]string{}
-	for _, server := range []struct{ key, addr string }{
-		{KeyAgentHealthAddr, c.Agent.HealthAddr},
-		{KeyAgentMetricsAddr, c.Agent.MetricsAddr},
-		{KeyCSIMetricsAddr, c.CSI.MetricsAddr},
-		{KeyInspectorMetricsAddr, c.Inspector.MetricsAddr},
-	} {
-		_, port, _ := net.SplitHostPort(server.addr)
-		if other, ok := taken[port]; ok {
-			return &KeyError{server.key, fmt.Sprintf("port %s is already used by %s", port, other)}
+	for _, server := range c.Servers() {
+		if other, ok := taken[server.Port]; ok {
+			return &KeyError{server.Key, fmt.Sprintf("port %s is already used by %s", server.Port, other)}
 		}
-		taken[port] = server.key
+		taken[server.Port] = server.Key
 	}
 	return nil
 }
@@ -358,7 +370,8 @@ func checkAddr(v string) error {
 	if err != nil {
 		return fmt.Errorf("%q is not host:port or :port", v)
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+	// strconv also accepts "+80" and "080", which YAML doesn't read as 80.
+	if n, err := strconv.Atoi(port); err != nil || strconv.Itoa(n) != port || n < 1 || n > 65535 {
 		return fmt.Errorf("%q: the port is not a number from 1 to 65535", v)
 	}
 	if host != "" && net.ParseIP(host) == nil {

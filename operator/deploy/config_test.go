@@ -91,6 +91,9 @@ func TestParseConfigRefuses(t *testing.T) {
 		{KeyAgentHealthAddr, "8175", "is not host:port or :port"},
 		{KeyAgentHealthAddr, ":0", "from 1 to 65535"},
 		{KeyAgentHealthAddr, ":65536", "from 1 to 65535"},
+		{KeyAgentHealthAddr, ":+80", "from 1 to 65535"},
+		{KeyAgentHealthAddr, ":0080", "from 1 to 65535"},
+		{KeyAgentMetricsAddr, "0", "is not host:port or :port"},
 		{KeyAgentHealthAddr, "localhost:8175", "is not an IP address"},
 		{KeyAgentMetricsAddr, "127.0.0.1:8175", "is already used by " + KeyAgentHealthAddr},
 		{KeyCSIMetricsAddr, ":8174", "is already used by " + KeyAgentMetricsAddr},
@@ -117,12 +120,19 @@ func TestParseConfigRefuses(t *testing.T) {
 		{KeyInspectorStatistics, "on", "is not one of true, false"},
 		{KeyNodeSelector, "ebpf", "is not a list of key=value"},
 		{KeyNodeSelector, "a=b c", "is not a list of key=value"},
+		{KeyNodeSelector, "ebpf=true,kubernetes.io/os=windows", "kubernetes.io/os must be linux"},
 		{KeyTolerations, "key: a", "is not a list of tolerations"},
 		{KeyTolerations, "- {key: a, opreator: Exists}", "is not a list of tolerations"},
 		{KeyTolerations, "- {key: a, operator: Is}", `"Is" is not one of`},
 		{KeyTolerations, "- {key: a, effect: Never}", `"Never" is not one of`},
 		{KeyTolerations, "- {effect: NoSchedule}", "the operator must be Exists if the key is empty"},
 		{KeyTolerations, "- {key: a, operator: Exists, value: b}", "the value must be empty"},
+		{KeyTolerations, "- {key: a, effect: NoSchedule, tolerationSeconds: 5}", "the effect must be NoExecute"},
+		{KeyTolerations, "- {key: a b}", `"a b" is not a valid key`},
+		{KeyTolerations, "- {key: a, value: b c}", `"b c" is not a valid value`},
+		{KeyResources, "bpfman: {limits: {mem: 1Gi}}", `"mem" is not a resource`},
+		{KeyResources, "bpfman: {limits: {memory: -1Gi}}", "memory is negative"},
+		{KeyResources, "bpfman: {claims: [{name: x}]}", "claims are not supported"},
 		{KeyResources, "agent: {}", `"agent" is not one of the containers`},
 		{KeyResources, "bpfman: {limits: {memory: lots}}", "is not a map of containers"},
 		{KeyResources, "bpfman: {requests: {memory: 2Gi}, limits: {memory: 1Gi}}", "the limit of memory is below the request"},
@@ -146,6 +156,14 @@ func TestParseConfigRefuses(t *testing.T) {
 				t.Errorf("got %v, want key %s and %q", err, c.key, c.reason)
 			}
 		})
+	}
+}
+
+func TestPorts(t *testing.T) {
+	for _, addr := range []string{":1", ":65535", "127.0.0.1:80", "[::1]:80"} {
+		if config := mustParse(t, map[string]string{KeyAgentHealthAddr: addr}); config.Agent.HealthAddr != addr {
+			t.Errorf("%s became %s", addr, config.Agent.HealthAddr)
+		}
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
-
-	"github.com/bpfman/bpfman-operator/operator/nodes"
 )
 
 // Only updates of the ConfigMap that affect what is deployed start a pass.
@@ -20,7 +18,7 @@ func TestConfigured(t *testing.T) {
 		want   bool
 	}{
 		"the nodes' problems": {func(m *corev1.ConfigMap) {
-			m.Annotations = map[string]string{nodes.Annotation: "a"}
+			m.Annotations = map[string]string{"bpfman.io/problems": "a"}
 			m.ResourceVersion = "2"
 		}, false},
 		"a value":        {func(m *corev1.ConfigMap) { m.Data["bpfman.log.level"] = "debug" }, true},

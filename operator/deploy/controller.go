@@ -34,6 +34,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/operator/contest"
+	"github.com/bpfman/bpfman-operator/operator/kindcache"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
@@ -56,9 +57,11 @@ const (
 	// ReasonVerificationMoved means that the daemon's configuration file asks the daemon to verify signatures, which
 	// only BytecodePolicies do.
 	ReasonVerificationMoved = "VerificationMoved"
+	// ReasonNodesLeave means that nodes with volumes can be among those that aren't selected anymore.
+	ReasonNodesLeave = "NodesLeave"
 	// ReasonApplied means that an object was created or changed.
 	ReasonApplied = "Applied"
-	// ReasonApplyFailed means that the API server refused an object.
+	// ReasonApplyFailed means that an object couldn't be rendered, or that the API server refused it.
 	ReasonApplyFailed = "ApplyFailed"
 
 	action = "Deploy"
@@ -106,11 +109,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	toConfigMap := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: ConfigMapName}}}
 	})
+	// What is deployed is watched to repair it. To deploy it, it needn't be listed.
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("deploy").
 		For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: configured})).
-		Watches(&appsv1.DaemonSet{}, toConfigMap, builder.WithPredicates(intended)).
-		Watches(&storagev1.CSIDriver{}, toConfigMap)
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), &appsv1.DaemonSet{}, toConfigMap, intended)).
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), &storagev1.CSIDriver{}, toConfigMap))
 	if r.OpenShift {
 		b = b.WatchesMetadata(constraintsMetadata(), toConfigMap)
 	}
@@ -184,8 +188,12 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonVerificationMoved, action, warning)
 	}
 	config.Proxy = r.Proxy
+	if err := r.warnOfNodesThatLeave(ctx, configMap, config); err != nil {
+		return err
+	}
 	daemonSet, err := DaemonSet(config, r.Namespace)
 	if err != nil {
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonApplyFailed, action, "Failed to apply DaemonSet "+DaemonSetName+": "+err.Error())
 		return err
 	}
 	own(daemonSet, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: configMap.Name, UID: configMap.UID, Controller: new(true)})
@@ -212,6 +220,28 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 		errs = append(errs, r.apply(ctx, configMap, object))
 	}
 	return errors.Join(append(errs, r.apply(ctx, configMap, daemonSet))...)
+}
+
+// warnOfNodesThatLeave emits an Event if the node selector excludes nodes that the deployed one may select. Their kubelets can't
+// unmount volumes without the CSI plugin.
+func (r *Reconciler) warnOfNodesThatLeave(ctx context.Context, configMap *corev1.ConfigMap, config Config) error {
+	deployed := &appsv1.DaemonSet{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: DaemonSetName}, deployed)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get DaemonSet %s: %w", DaemonSetName, err)
+	}
+	selector := deployed.Spec.Template.Spec.NodeSelector
+	for label, value := range config.NodeSelector {
+		if now, selected := selector[label]; (!selected || now != value) && label != corev1.LabelOSStable {
+			event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonNodesLeave, action, KeyNodeSelector+" selects other nodes: on those that it no longer selects, "+
+				"programs stay attached, and pods with volumes of maps can't terminate until the node pods run there again")
+			return nil
+		}
+	}
+	return nil
 }
 
 // clusterWide returns the cluster-scoped objects.

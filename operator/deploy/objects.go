@@ -11,6 +11,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"path"
 	"strings"
@@ -29,9 +30,10 @@ const (
 	ConfigMapName = "bpfman-config"
 	// DaemonSetName is the name of the DaemonSet. Its pods have it as the value of their label "name".
 	DaemonSetName = "bpfman-daemon"
-	// AgentContainer, DaemonContainer, and InspectorContainer are the names of containers of these pods.
+	// AgentContainer, DaemonContainer, CSIContainer, and InspectorContainer are the names of containers of these pods.
 	AgentContainer     = "bpfman-agent"
 	DaemonContainer    = "bpfman"
+	CSIContainer       = "bpfman-csi"
 	InspectorContainer = "bpfman-inspector"
 	// CSIDriverName is the value of csi.driver in pods' volumes.
 	CSIDriverName = "csi.bpfman.io"
@@ -50,9 +52,8 @@ var (
 	//go:embed scc.yaml
 	constraintsYAML string
 
-	daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(template.FuncMap{
-		"q": quote, "inline": inline, "hostOf": hostOf, "portOf": portOf,
-	}).Parse(daemonSetYAML))
+	functions         = template.FuncMap{"q": quote, "inline": inline, "hostOf": hostOf, "portOf": portOf}
+	daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(functions).Parse(daemonSetYAML))
 )
 
 // quote formats v as a JSON string, which is always a valid YAML string.
@@ -75,6 +76,13 @@ type values struct {
 
 // PluginDir is the directory where the kubelet looks for the plugin's socket.
 func (v values) PluginDir() string { return path.Join(v.KubeletRoot, "plugins", "csi-bpfman") }
+
+// Selector returns the labels of the nodes that run the pods.
+func (v values) Selector() map[string]string {
+	selector := map[string]string{corev1.LabelOSStable: "linux"}
+	maps.Copy(selector, v.NodeSelector)
+	return selector
+}
 
 // Requirements returns the configured resources of a container. By default, these are only the given requests.
 func (v values) Requirements(container, cpu, memory string) (string, error) {

@@ -4,6 +4,7 @@
 package deploy
 
 import (
+	"flag"
 	"maps"
 	"net"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http/httpproxy"
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +20,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 )
 
 // into decodes strictly, because a misspelled field would otherwise be dropped silently.
@@ -86,6 +89,35 @@ func TestPluginIsProbed(t *testing.T) {
 	at := net.JoinHostPort(probe.HTTPGet.Host, probe.HTTPGet.Port.String())
 	if !slices.Contains(csi.Args, "--metrics-address="+at) || probe.HTTPGet.Scheme != corev1.URISchemeHTTPS {
 		t.Errorf("readiness: %s at %s, of a plugin with %q", probe.HTTPGet.Scheme, at, csi.Args)
+	}
+}
+
+// The daemon finds tracefs on nodes with and without debugfs, even if it is mounted later.
+func TestTracefs(t *testing.T) {
+	daemon := containers(daemonSet(t, nil))[DaemonContainer]
+	for _, path := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
+		if !slices.ContainsFunc(daemon.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return strings.HasPrefix(path, m.MountPath+"/") && ptr.Deref(m.MountPropagation, "") == corev1.MountPropagationHostToContainer
+		}) {
+			t.Errorf("the daemon doesn't have the node's %s", path)
+		}
+	}
+}
+
+// The kubelet waits longer for the daemon's probe than the probe waits for the daemon.
+func TestDaemonIsProbed(t *testing.T) {
+	all := containers(daemonSet(t, nil))
+	probe := all[DaemonContainer].LivenessProbe
+	if probe == nil || probe.Exec == nil || probe.FailureThreshold != 1 {
+		t.Fatalf("%+v", probe)
+	}
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	socket, timeout := flags.String("daemon-socket", "", ""), flags.Duration("timeout", 0, "")
+	if err := flags.Parse(probe.Exec.Command[1:]); err != nil {
+		t.Fatal(err)
+	}
+	if time.Duration(probe.TimeoutSeconds)*time.Second <= *timeout || !slices.Contains(all[AgentContainer].Args, "--daemon-socket="+*socket) {
+		t.Errorf("%q with a limit of %d seconds", probe.Exec.Command, probe.TimeoutSeconds)
 	}
 }
 
@@ -313,15 +345,18 @@ func TestEachKeyRollsThePods(t *testing.T) {
 func TestScheduling(t *testing.T) {
 	plain := daemonSet(t, nil).Spec.Template.Spec
 	pod := daemonSet(t, map[string]string{
-		KeyNodeSelector:     "ebpf=true",
-		KeyTolerations:      "- {operator: Exists, effect: NoExecute}\n- {key: a, value: \"b\\\"c\"}\n",
-		KeyImagePullSecrets: "one, two",
+		KeyNodeSelector:     "ebpf=true,kubernetes.io/os=linux",
+		KeyTolerations:      "- {operator: Exists, effect: NoExecute}\n- {key: a, value: b.c}\n",
+		KeyImagePullSecrets: "one, two, one",
 		KeyResources:        "bpfman-agent: {limits: {memory: 1Gi}}",
 	}).Spec.Template.Spec
+	if want := map[string]string{"kubernetes.io/os": "linux"}; !maps.Equal(plain.NodeSelector, want) {
+		t.Errorf("node selector is %v", plain.NodeSelector)
+	}
 	if want := map[string]string{"kubernetes.io/os": "linux", "ebpf": "true"}; !maps.Equal(pod.NodeSelector, want) {
 		t.Errorf("node selector is %v", pod.NodeSelector)
 	}
-	added := []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}, {Key: "a", Value: `b"c`}}
+	added := []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}, {Key: "a", Value: "b.c"}}
 	if want := append(plain.Tolerations, added...); !reflect.DeepEqual(pod.Tolerations, want) {
 		t.Errorf("tolerations are %v", pod.Tolerations)
 	}
@@ -527,6 +562,17 @@ func FuzzDaemonSet(f *testing.F) {
 	for i, s := range settings {
 		keys = append(keys, s.key)
 		f.Add(uint8(i), s.fallback)
+	}
+	for key, values := range map[string][]string{
+		KeyNodeSelector:     {"kubernetes.io/os=linux", "a=", "a=b,a=c"},
+		KeyImagePullSecrets: {"a,a"},
+		KeyTolerations:      {"- {operator: Exists}"},
+		KeyResources:        {"bpfman: {limits: {memory: 1Gi}}"},
+		KeyAgentHealthAddr:  {":+80", ":0080"},
+	} {
+		for _, value := range values {
+			f.Add(uint8(slices.Index(keys, key)), value)
+		}
 	}
 	for i, hostile := range []string{"x\n      - name: more", `"}, securityContext: {privileged: true}, x: {"`, "{{ .Daemon }}", "$(KUBE_NODE_NAME)", "\u2028- x"} {
 		f.Add(uint8(i), hostile)

@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parseNames parses names of objects that are separated by commas.
+// parseNames parses names of objects that are separated by commas. It returns each name once, because the API server
+// refuses pods that list a Secret twice.
 func parseNames(v string) ([]string, error) {
 	var names []string
 	for name := range strings.SplitSeq(v, ",") {
@@ -23,7 +24,9 @@ func parseNames(v string) ([]string, error) {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			return nil, fmt.Errorf("%q is not a valid name: %s", name, strings.Join(problems, ", "))
 		}
-		names = append(names, name)
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	return names, nil
 }
@@ -43,6 +46,9 @@ func parseLabels(v string) (map[string]string, error) {
 	set, err := labels.ConvertSelectorToLabelsMap(v)
 	if err != nil {
 		return nil, fmt.Errorf("%q is not a list of key=value, separated by commas: %w", v, err)
+	}
+	if system, ok := set[corev1.LabelOSStable]; ok && system != "linux" {
+		return nil, fmt.Errorf("%s must be linux", corev1.LabelOSStable)
 	}
 	return set, nil
 }
@@ -65,6 +71,15 @@ func parseTolerations(v string) ([]corev1.Toleration, error) {
 		if t.Operator == corev1.TolerationOpExists && t.Value != "" {
 			errs = append(errs, fmt.Errorf("toleration %d: the value must be empty if the operator is %s", i, corev1.TolerationOpExists))
 		}
+		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
+			errs = append(errs, fmt.Errorf("toleration %d: the effect must be %s if tolerationSeconds is set", i, corev1.TaintEffectNoExecute))
+		}
+		if problems := validation.IsQualifiedName(t.Key); t.Key != "" && len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("toleration %d: %q is not a valid key: %s", i, t.Key, strings.Join(problems, ", ")))
+		}
+		if problems := validation.IsValidLabelValue(t.Value); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("toleration %d: %q is not a valid value: %s", i, t.Value, strings.Join(problems, ", ")))
+		}
 	}
 	return tolerations, errors.Join(errs...)
 }
@@ -80,6 +95,10 @@ func parseResources(v string) (map[string]corev1.ResourceRequirements, error) {
 		if !slices.Contains(containerNames, container) {
 			errs = append(errs, fmt.Errorf("%q is not one of the containers %s", container, strings.Join(containerNames, ", ")))
 		}
+		if len(r.Claims) > 0 {
+			errs = append(errs, fmt.Errorf("%s: claims are not supported", container))
+		}
+		errs = append(errs, checkQuantities(container, r.Requests), checkQuantities(container, r.Limits))
 		for name, request := range r.Requests {
 			if limit, ok := r.Limits[name]; ok && limit.Cmp(request) < 0 {
 				errs = append(errs, fmt.Errorf("%s: the limit of %s is below the request", container, name))
@@ -87,4 +106,21 @@ func parseResources(v string) (map[string]corev1.ResourceRequirements, error) {
 		}
 	}
 	return resources, errors.Join(errs...)
+}
+
+// nativeResources are the resources without a domain that a container can have, apart from huge pages.
+var nativeResources = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+
+func checkQuantities(container string, quantities corev1.ResourceList) error {
+	var errs []error
+	for name, quantity := range quantities {
+		qualified := strings.Contains(string(name), "/") && len(validation.IsQualifiedName(string(name))) == 0
+		if !qualified && !slices.Contains(nativeResources, name) && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			errs = append(errs, fmt.Errorf("%s: %q is not a resource such as cpu or memory", container, name))
+		}
+		if quantity.Sign() < 0 {
+			errs = append(errs, fmt.Errorf("%s: %s is negative", container, name))
+		}
+	}
+	return errors.Join(errs...)
 }

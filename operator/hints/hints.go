@@ -44,6 +44,8 @@ const (
 	fieldManager = "bpfman-operator"
 	passTimeout  = 30 * time.Second
 
+	// unlistedRetry is the interval between checks for kinds that haven't been listed yet.
+	unlistedRetry = time.Second
 	// unusedAfter is how long a kind is published after its last object was deleted.
 	// This avoids notifying agents of kinds whose objects are often created and deleted.
 	unusedAfter = time.Hour
@@ -160,10 +162,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	listed := len(used) == len(v1alpha1.UserKinds)+1
 	nodes, now := r.nodes(published.Relist)
 	want := hints.Hints{Kinds: named(used, published.Kinds, r.gone, now), Relist: nodes}
 	owned := metav1.IsControlledBy(current, config)
 	again := reconcile.Result{RequeueAfter: next(r.gone, want.Relist, now)}
+	if !listed {
+		again.RequeueAfter = unlistedRetry
+	}
 	if data := want.Data(); owned && data["kinds"] == current.Data["kinds"] && data["relist"] == current.Data["relist"] {
 		return again, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -33,27 +35,42 @@ import (
 
 // Source returns a source of the events of the object's kind. The controller doesn't wait until
 // the handler has received all objects, so that a kind that can't be read doesn't delay others.
-// To read a kind before that returns a [kinds.UnreadError].
-func Source[request comparable](from cache.Cache, object client.Object, to handler.TypedEventHandler[client.Object, request]) source.TypedSource[request] {
-	return eventSource[request]{source.TypedKind(from, object, to)}
+// To read a kind before that returns a [kinds.UnreadError]. The event of an object can arrive before
+// that, so a controller that gets the error tries again later.
+func Source[request comparable](
+	from cache.Cache, object client.Object, to handler.TypedEventHandler[client.Object, request], matching ...predicate.Predicate,
+) *Events[request] {
+	return &Events[request]{of: source.TypedKind(from, object, to, matching...)}
 }
 
-// eventSource isn't a source.TypedSyncingSource, which a controller waits for.
-type eventSource[request comparable] struct{ of source.TypedSource[request] }
+// Events is a source of the events of a kind. It isn't a [source.TypedSyncingSource], which a
+// controller waits for.
+type Events[request comparable] struct {
+	of     source.TypedSyncingSource[request]
+	listed atomic.Bool
+}
 
-// Start implements source.TypedSource.
-func (s eventSource[request]) Start(ctx context.Context, q workqueue.TypedRateLimitingInterface[request]) error {
+// Start implements [source.TypedSource].
+func (s *Events[request]) Start(ctx context.Context, q workqueue.TypedRateLimitingInterface[request]) error {
 	if err := s.of.Start(ctx, q); err != nil {
 		return fmt.Errorf("start %v: %w", s.of, err)
 	}
+	go func() {
+		if err := s.of.WaitForSync(ctx); err == nil && ctx.Err() == nil {
+			s.listed.Store(true)
+		}
+	}()
 	return nil
 }
 
+// Listed reports whether the handler has received all objects that existed at the start.
+func (s *Events[request]) Listed() bool { return s.listed.Load() }
+
 // String names the source in logs.
-func (s eventSource[request]) String() string { return fmt.Sprint(s.of) }
+func (s *Events[request]) String() string { return fmt.Sprint(s.of) }
 
 // MarshalText names the source in logs of log/slog, which doesn't use String.
-func (s eventSource[request]) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s *Events[request]) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Mapper maps the API's kinds without requests to the API server, which might not have their
 // CRDs at that time. For other kinds, it asks the API server.
@@ -87,9 +104,12 @@ func newCache(known *kinds.Kinds, config *rest.Config, options cache.Options) (c
 			return toolscache.NewSharedIndexInformer(lw, object, resync, indexers) // can't be recorded in known
 		}
 		from := toolscache.ToListerWatcherWithContext(lw)
-		for _, kind := range v1alpha1.UserKinds {
-			if kind.GroupVersionKind() == gvk {
-				from = toolscache.NewListWatchFromClient(api, kind.Resource(), metav1.NamespaceAll, fields.Everything())
+		// Metadata alone can always be decoded.
+		if _, partial := object.(*metav1.PartialObjectMetadata); !partial {
+			for _, kind := range v1alpha1.AllKinds() {
+				if kind.GroupVersionKind() == gvk {
+					from = toolscache.NewListWatchFromClient(api, kind.Resource(), metav1.NamespaceAll, fields.Everything())
+				}
 			}
 		}
 		informer := toolscache.NewSharedIndexInformer(known.Watch(gvk, from), object, resync, indexers)

@@ -2,17 +2,23 @@
 // Copyright The bpfman-operator authors
 
 // Package nodes finds node components that don't run, and agents of another version than the operator. The
-// ConfigMap can name an image that contains something else, and the only sign of that is a container that ends.
+// ConfigMap can name an image that contains something else, and the only sign of that is a container that ends. It can
+// have a port that other software uses, or the API server refuses the pods.
 package nodes
 
 import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
 const (
@@ -31,16 +37,65 @@ const (
 	maxLines = 20
 )
 
-// Problems returns the problems of the node components, one per line. The problems that most nodes have are first.
-// If there are too many, the last line counts the rest. version is the operator's version.
-func Problems(pods []corev1.Pod, version string) []string {
+// Observed is what is known about the node components.
+type Observed struct {
+	Pods []corev1.Pod
+	// Unready contains the containers that have run for longer than they need to start, and aren't ready.
+	Unready map[Container]bool
+	// DaemonSet is nil if there is none.
+	DaemonSet *appsv1.DaemonSet
+	// Events are about the DaemonSet.
+	Events []corev1.Event
+	// Servers are at ports of the nodes.
+	Servers []deploy.Server
+	// Version is the version of the operator.
+	Version string
+}
+
+// Container is a container of a pod.
+type Container struct {
+	Pod  types.UID
+	Name string
+}
+
+// Problems returns the problems of the node components, one per line. Pods that the API server refuses are first, and then
+// the problems that most nodes have. If there are too many, the last line counts the rest.
+func (o Observed) Problems() []string {
+	problems := o.problemsOfPods()
+	if refusal := o.refusal(); refusal != "" {
+		problems = append([]string{oneLine("the API server refuses pods of DaemonSet " + deploy.DaemonSetName + ": " + refusal)}, problems...)
+	}
+	return problems
+}
+
+// podNames matches the names of pods, which differ from attempt to attempt.
+var podNames = regexp.MustCompile(`\b` + deploy.DaemonSetName + `-[a-z0-9]{5}\b`)
+
+// refusal returns the last reason why a pod of the DaemonSet couldn't be created, or "" if it has all pods.
+func (o Observed) refusal() string {
+	if o.DaemonSet == nil || o.DaemonSet.Status.CurrentNumberScheduled >= o.DaemonSet.Status.DesiredNumberScheduled {
+		return ""
+	}
+	var last *corev1.Event
+	for i, e := range o.Events {
+		if e.Reason == "FailedCreate" && e.InvolvedObject.UID == o.DaemonSet.UID && (last == nil || last.LastTimestamp.Before(&e.LastTimestamp)) {
+			last = &o.Events[i]
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return podNames.ReplaceAllString(strings.TrimPrefix(last.Message, "Error creating: "), deploy.DaemonSetName)
+}
+
+func (o Observed) problemsOfPods() []string {
 	nodes := map[string][]string{}
-	for i := range pods {
-		pod := &pods[i]
+	for i := range o.Pods {
+		pod := &o.Pods[i]
 		if pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" {
 			continue
 		}
-		for _, problem := range problemsOf(pod, version) {
+		for _, problem := range o.problemsOf(pod) {
 			problem = oneLine(problem)
 			nodes[problem] = append(nodes[problem], pod.Spec.NodeName)
 		}
@@ -66,20 +121,40 @@ func Problems(pods []corev1.Pod, version string) []string {
 	return lines
 }
 
-func problemsOf(pod *corev1.Pod, version string) []string {
+func (o Observed) problemsOf(pod *corev1.Pod) []string {
 	var problems []string
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		what := fmt.Sprintf("container %s with image %s", status.Name, status.Image)
-		if cause := failure(status); cause != "" {
+		server := slices.IndexFunc(o.Servers, func(s deploy.Server) bool { return s.Container == status.Name })
+		switch cause := failure(status); {
+		case portInUse.MatchString(cause):
+			port := portInUse.FindStringSubmatch(cause)[1]
+			problems = append(problems, fmt.Sprintf("%s can't use port %s of the node%s: other software does", what, port, o.keyOf(port)))
+		case cause != "":
 			problems = append(problems, what+" fails: "+cause)
+		case server >= 0 && o.Unready[Container{pod.UID, status.Name}]:
+			problems = append(problems, fmt.Sprintf("%s runs, but isn't ready at port %s%s", what, o.Servers[server].Port, o.keyOf(o.Servers[server].Port)))
 		}
 		if ended := status.State.Terminated; status.Name == agentInit && ended != nil && ended.ExitCode == 0 {
-			if its, _ := strings.CutPrefix(ended.Message, agentComponent+" "); its != version {
-				problems = append(problems, fmt.Sprintf("image %s contains an agent of version %s, but the operator has version %s", status.Image, cmp.Or(its, "unknown"), version))
+			if its, _ := strings.CutPrefix(ended.Message, agentComponent+" "); its != o.Version {
+				problems = append(problems, fmt.Sprintf("image %s contains an agent of version %s, but the operator has version %s", status.Image, cmp.Or(its, "unknown"), o.Version))
 			}
 		}
 	}
 	return problems
+}
+
+// portInUse matches the message of a component that couldn't listen, and finds the port.
+var portInUse = regexp.MustCompile(`:([0-9]+): bind: address already in use`)
+
+// keyOf returns the key of the ConfigMap with a port, in parentheses, or "" if the ConfigMap is invalid.
+func (o Observed) keyOf(port string) string {
+	for _, server := range o.Servers {
+		if server.Port == port {
+			return " (" + server.Key + ")"
+		}
+	}
+	return ""
 }
 
 // failure returns the reason why a container doesn't run, or "".
@@ -89,8 +164,10 @@ func failure(status corev1.ContainerStatus) string {
 	switch {
 	case status.Ready:
 		return ""
-	case ended != nil && ended.ExitCode != 0 && status.RestartCount >= restarts:
+	case ended != nil && ended.ExitCode != 0 && (status.RestartCount >= restarts || portInUse.MatchString(ended.Message)):
 		return fmt.Sprintf("exit code %d: %s", ended.ExitCode, cmp.Or(ended.Message, ended.Reason))
+	case ended != nil && status.RestartCount >= restarts: // no component ends by itself without an error
+		return "exit code 0: the kubelet ends it, because it doesn't answer its liveness probe"
 	case waiting != nil && slices.Contains(hopeless, waiting.Reason):
 		return waiting.Reason + ": " + waiting.Message
 	}

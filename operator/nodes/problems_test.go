@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/pace"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
@@ -79,6 +82,9 @@ func TestProblems(t *testing.T) {
 			Name: "mount-bpffs", Image: "quay.io/bpfman/bpfman-agent:latest", RestartCount: 2, State: waiting("CrashLoopBackOff", ""),
 			LastTerminationState: ended(2, "flag provided but not defined: -mount-bpffs"),
 		})}, []string{"container mount-bpffs with image quay.io/bpfman/bpfman-agent:latest fails: exit code 2: flag provided but not defined: -mount-bpffs (a)"}},
+		"probed": {[]corev1.Pod{pod("a", ours, corev1.ContainerStatus{Name: "bpfman-agent", Image: "agent:1", RestartCount: 2, LastTerminationState: ended(0, "")})}, []string{
+			"container bpfman-agent with image agent:1 fails: exit code 0: the kubelet ends it, because it doesn't answer its liveness probe (a)",
+		}},
 		"no image": {[]corev1.Pod{pod("a", corev1.ContainerStatus{Name: "mount-bpffs", Image: "agent:2", State: waiting("ImagePullBackOff", "not found")})}, []string{
 			"container mount-bpffs with image agent:2 fails: ImagePullBackOff: not found (a)",
 		}},
@@ -87,8 +93,80 @@ func TestProblems(t *testing.T) {
 			"image agent:1 contains an agent of version v0, but the operator has version v1 (a)",
 		}},
 	} {
-		if got := Problems(c.pods, "v1"); !slices.Equal(got, c.want) {
+		if got := (Observed{Pods: c.pods, Version: "v1"}).Problems(); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\ngot  %q\nwant %q", name, got, c.want)
+		}
+	}
+}
+
+// A component that can't listen names the key with its port, and the others that aren't ready name theirs.
+func TestPortsInUse(t *testing.T) {
+	config, _, err := deploy.ParseConfig(map[string]string{
+		deploy.KeyDaemonImage: "b", deploy.KeyAgentImage: "a", deploy.KeyCSIImage: "c", deploy.KeyInspectorImage: "i", deploy.KeyAgentHealthAddr: ":9175",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	agent := corev1.ContainerStatus{Name: "bpfman-agent", Image: "a", RestartCount: 1, State: running, LastTerminationState: ended(1, "listen tcp :9175: bind: address already in use")}
+	csi := corev1.ContainerStatus{Name: "bpfman-csi", Image: "c", State: running}
+	node := pod("n", mounted("bpfman-agent v1"), agent, csi, corev1.ContainerStatus{Name: "bpfman", Image: "b", State: running})
+	node.UID = "1"
+	o := Observed{Pods: []corev1.Pod{node}, Version: "v1", Servers: config.Servers()}
+	inUse := "container bpfman-agent with image a can't use port 9175 of the node (bpfman.agent.healthprobe.addr): other software does (n)"
+	if got := o.Problems(); !slices.Equal(got, []string{inUse}) {
+		t.Errorf("%q", got)
+	}
+	o.Unready = map[Container]bool{{"1", "bpfman-csi"}: true, {"1", "bpfman-agent"}: true, {"1", "bpfman"}: true}
+	unready := "container bpfman-csi with image c runs, but isn't ready at port 8173 (bpfman.csi.metric.addr) (n)"
+	if got := o.Problems(); !slices.Equal(got, []string{inUse, unready}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// Why the DaemonSet lacks pods is only said while it does, and in the same words for each attempt.
+func TestRefusedPods(t *testing.T) {
+	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{UID: "1"}, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, CurrentNumberScheduled: 2}}
+	at := func(second int64, uid types.UID, reason, message string) corev1.Event {
+		return corev1.Event{InvolvedObject: corev1.ObjectReference{UID: uid}, Reason: reason, Message: message, LastTimestamp: metav1.Unix(second, 0)}
+	}
+	o := Observed{DaemonSet: daemonSet, Events: []corev1.Event{
+		at(1, "1", "FailedCreate", "Error creating: something else"),
+		at(3, "1", "FailedCreate", `Error creating: pods "bpfman-daemon-x7k2p" is forbidden: exceeded quota: small`),
+		at(4, "1", "SuccessfulCreate", "Created pod: bpfman-daemon-aaaaa"),
+		at(5, "2", "FailedCreate", "Error creating: an earlier DaemonSet"),
+	}}
+	want := []string{`the API server refuses pods of DaemonSet bpfman-daemon: pods "bpfman-daemon" is forbidden: exceeded quota: small`}
+	if got := o.Problems(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	daemonSet.Status.CurrentNumberScheduled = 3
+	if got := o.Problems(); len(got) != 0 {
+		t.Errorf("with all pods: %q", got)
+	}
+}
+
+// A container has time to become ready. The pass that finds out that it isn't doesn't wait for an event.
+func TestContainersHaveTimeToStart(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	starts := pod("n", mounted("bpfman-agent v1"), corev1.ContainerStatus{Name: "bpfman-csi", State: running})
+	starts.UID = "1"
+	o := Observed{Pods: []corev1.Pod{starts}}
+	r, began := &Reconciler{}, time.Unix(5000, 0)
+	for _, c := range []struct {
+		after, next time.Duration
+		ready       bool
+		want        int
+	}{
+		{0, startLimit, false, 0},
+		{time.Minute, startLimit - time.Minute, false, 0},
+		{startLimit, 0, false, 1},
+		{startLimit + time.Second, 0, true, 0},
+		{startLimit + 2*time.Second, startLimit, false, 0},
+	} {
+		o.Pods[0].Status.ContainerStatuses[0].Ready = c.ready
+		if next := r.wait(began.Add(c.after), &o); next != c.next || len(o.Unready) != c.want {
+			t.Errorf("after %v: %v in %v", c.after, o.Unready, next)
 		}
 	}
 }
@@ -98,7 +176,7 @@ func TestManyNodesAreOneLine(t *testing.T) {
 	for i := range 5000 {
 		pods = append(pods, pod(fmt.Sprintf("node-%04d", i), mounted("bpfman-agent v0")))
 	}
-	got := Problems(pods, "v1")
+	got := Observed{Pods: pods, Version: "v1"}.Problems()
 	if len(got) != 1 || !strings.HasSuffix(got[0], "(node-0000, node-0001, node-0002 and 4997 more)") {
 		t.Errorf("%q", got)
 	}
@@ -118,7 +196,7 @@ func TestManyProblemsFit(t *testing.T) {
 		}
 		pods = append(pods, pod(fmt.Sprintf("node-%04d-%s", i, strings.Repeat("n", 240)), mounted("bpfman-agent v1"), fails))
 	}
-	got := Problems(pods, "v1")
+	got := Observed{Pods: pods, Version: "v1"}.Problems()
 	if size := len(strings.Join(got, "\n")); size > 64<<10 || len(got) != maxLines+1 {
 		t.Errorf("%d lines of %d bytes", len(got), size)
 	}
@@ -126,7 +204,7 @@ func TestManyProblemsFit(t *testing.T) {
 		t.Errorf("first %q, last %q", got[0], got[maxLines])
 	}
 	slices.Reverse(pods)
-	if again := Problems(pods, "v1"); !slices.Equal(got, again) {
+	if again := (Observed{Pods: pods, Version: "v1"}).Problems(); !slices.Equal(got, again) {
 		t.Errorf("in another order: %q", again)
 	}
 }

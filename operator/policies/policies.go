@@ -31,6 +31,8 @@ import (
 
 const (
 	passTimeout = 30 * time.Second
+	// unlistedRetry is the delay before a policy is reconciled again if policies or reports haven't been listed yet.
+	unlistedRetry = time.Second
 	// writePace is the minimum interval between writes of counts in a small cluster.
 	writePace = time.Second
 	// materialEvery is the interval at which keys and trusted roots are read. A watch would require the
@@ -87,9 +89,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	var object v1alpha1.BytecodePolicy
-	if err := r.Client.Get(ctx, q.NamespacedName, &object); apierrors.IsNotFound(err) || kinds.Unread(err) {
+	if err := r.Client.Get(ctx, q.NamespacedName, &object); apierrors.IsNotFound(err) {
 		delete(r.notes, q.Name)
-		return reconcile.Result{}, nil // if the cache gets it later, that causes an event
+		return reconcile.Result{}, nil
+	} else if kinds.Unread(err) {
+		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get BytecodePolicy %s: %w", q.Name, err)
 	}
@@ -106,7 +110,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	if refers {
 		again = max(materialEvery-r.Clock.Since(n.readAt), time.Second)
 	}
-	want := status(&object, n.material, r.tally.of(object.Name))
+	counted := counts{object.Status.Allowed, object.Status.Denied, object.Status.Warned}
+	if r.Reports.Listed(true) && r.Reports.Listed(false) {
+		counted = r.tally.of(object.Name)
+	} else if again == 0 || again > unlistedRetry {
+		again = unlistedRetry
+	}
+	want := status(&object, n.material, counted)
 	switch {
 	case equality.Semantic.DeepEqual(want, &object.Status):
 	case onlyCounts(want, &object.Status) && r.Clock.Since(n.wroteAt) < pace.Between(writePace, r.tally.nodes()):

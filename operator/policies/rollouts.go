@@ -35,8 +35,10 @@ func (r *Rollouts) Reconcile(ctx context.Context, q reconcile.Request) (reconcil
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	var object v1alpha1.RolloutPolicy
-	if err := r.Client.Get(ctx, q.NamespacedName, &object); apierrors.IsNotFound(err) || kinds.Unread(err) {
+	if err := r.Client.Get(ctx, q.NamespacedName, &object); apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil
+	} else if kinds.Unread(err) {
+		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get RolloutPolicy %s: %w", q.Name, err)
 	}

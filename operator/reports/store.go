@@ -4,6 +4,7 @@
 package reports
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,9 @@ func (s *Store) Of(nodeLabel string) ([]*Report, error) {
 		p.mu.RLock()
 		of = append(of, p.byNode[nodeLabel]...)
 		p.mu.RUnlock()
-		unread = append(unread, s.known.CheckReadable(p.kind.GroupVersionKind()))
+		if !p.hasListed() {
+			unread = append(unread, cmp.Or(s.known.CheckReadable(p.kind.GroupVersionKind()), error(&kinds.UnreadError{Kind: p.kind.Name})))
+		}
 	}
 	return of, errors.Join(unread...)
 }

@@ -17,7 +17,12 @@ type Policy struct {
 	Name    string
 	Created time.Time
 	Spec    *v1alpha1.RolloutPolicySpec
+	// Undecodable is the reason why the policy can't be decoded, or "". Then its steps aren't known.
+	Undecodable string
 }
+
+// unambiguous reports whether the policies say how the object is rolled out.
+func unambiguous(matching []Policy) bool { return len(matching) == 1 && matching[0].Undecodable == "" }
 
 // Decision is what follows from an Input.
 type Decision struct {
@@ -37,9 +42,9 @@ func Decide(was *v1alpha1.RolloutStatus, in Input) Decision {
 	switch {
 	case len(in.Policies) == 0:
 		return Decision{Memory: in.Memory}
-	case len(in.Policies) > 1 && hasFailed(was, in):
+	case !unambiguous(in.Policies) && hasFailed(was, in):
 		return same // it has to stay so after the contest
-	case len(in.Policies) > 1:
+	case !unambiguous(in.Policies):
 		return Decision{Status: contested(was, in.Policies), Memory: in.Memory}
 	case !in.Nodes.Listed:
 		return same
@@ -129,12 +134,16 @@ func contested(was *v1alpha1.RolloutStatus, matching []Policy) *v1alpha1.Rollout
 	if was != nil {
 		s = was.DeepCopy()
 	}
+	s.State, s.Policy = v1alpha1.RolloutContested, ""
 	names := make([]string, len(matching))
 	for i, p := range matching {
 		names[i] = p.Name
+		if p.Undecodable != "" {
+			s.Message = "the RolloutPolicy " + p.Name + " can't be read, so no node changes until you correct or delete it: " + p.Undecodable
+			return s
+		}
 	}
 	slices.Sort(names)
-	s.State, s.Policy = v1alpha1.RolloutContested, ""
 	s.Message = "the RolloutPolicies " + strings.Join(names, ", ") + " match the object, so no node changes until only one does"
 	return s
 }

@@ -67,9 +67,12 @@ func (h *History) Record(ctx context.Context, kind string, o v1alpha1.UserObject
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: h.namespace(o),
 			// The hash includes the object's UID, so names of two objects differ.
-			Name:            strings.TrimRight(o.GetName()[:min(len(o.GetName()), maxName)], "-.") + "-" + hash,
-			Labels:          map[string]string{v1alpha1.LabelRevisionOf: string(o.GetUID()), v1alpha1.LabelRevisionHash: hash},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o, v1alpha1.SchemeGroupVersion.WithKind(kind))},
+			Name:   strings.TrimRight(o.GetName()[:min(len(o.GetName()), maxName)], "-.") + "-" + hash,
+			Labels: map[string]string{v1alpha1.LabelRevisionOf: string(o.GetUID()), v1alpha1.LabelRevisionHash: hash},
+			// It doesn't set blockOwnerDeletion: on OpenShift, that takes the right to update the finalizers of user objects.
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Name: o.GetName(), UID: o.GetUID(), Controller: new(true),
+			}},
 		},
 		Data: runtime.RawExtension{Raw: stored}, Revision: newest + 1,
 	}

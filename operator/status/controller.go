@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,8 +49,8 @@ const (
 	// deletes a pod before it creates the next.
 	agentGrace = time.Minute
 
-	// unlistedRetry is the delay before an object is reconciled again whose reports or RolloutPolicies haven't been
-	// listed yet.
+	// unlistedRetry is the delay before an object is reconciled again if its reports, RolloutPolicies, or BpfNodes
+	// haven't been listed yet.
 	unlistedRetry = time.Second
 
 	// replacedWithin is the maximum time that an agent takes to create the replacement of a report that it has
@@ -79,10 +78,10 @@ type Reconciler struct {
 	Revisions *steps.History
 
 	index *Index
-	// indexed means that the index has had everything that existed when the operator started.
-	indexed atomic.Bool
-	mu      sync.Mutex
-	notes   map[types.UID]note
+	// health reports whether the index contains what the inspectors say.
+	health interface{ Listed() bool }
+	mu     sync.Mutex
+	notes  map[types.UID]note
 }
 
 // note is what the reconciler remembers about an object between writes.
@@ -105,11 +104,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		b.WatchesRawSource(kindcache.Source(mgr.GetCache(), kind.New(), r.ownerEvents(kind.Name)))
 	}
 	b.WatchesRawSource(reports.Source(r.Reports, r.onReport))
+	health := kindcache.Source(mgr.GetCache(), bpfnodes.Metadata(), r.healthEvents())
+	r.health = health
 	return b.Named("status").
 		Watches(&corev1.Node{}, r.nodeEvents()).
 		Watches(&corev1.Pod{}, r.podEvents()).
 		WatchesRawSource(kindcache.Source(mgr.GetCache(), &v1alpha1.RolloutPolicy{}, r.policyEvents())).
-		WatchesRawSource(kindcache.Source(mgr.GetCache(), bpfnodes.Metadata(), r.healthEvents())).
+		WatchesRawSource(health).
 		WithOptions(controller.TypedOptions[Ref]{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }

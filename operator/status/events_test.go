@@ -4,20 +4,27 @@
 package status
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/reports"
+	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
 func agentPod(uid types.UID, node string, phase corev1.PodPhase) client.Object {
@@ -31,8 +38,12 @@ func agentPod(uid types.UID, node string, phase corev1.PodPhase) client.Object {
 func newReconciler(x *Index) (*Reconciler, *clocktesting.FakeClock, queue) {
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[Ref]())
-	return &Reconciler{Clock: clock, index: x, notes: map[types.UID]note{}}, clock, q
+	return &Reconciler{Clock: clock, index: x, notes: map[types.UID]note{}, health: asListed(true)}, clock, q
 }
+
+type asListed bool
+
+func (l asListed) Listed() bool { return bool(l) }
 
 // A pod is bound, evicted, and replaced. The last one isn't replaced within the grace period.
 func TestAgentPodEvents(t *testing.T) {
@@ -190,9 +201,51 @@ func TestNodeOfProgram(t *testing.T) {
 		{"node-a", "node-a", "node-a"},
 		{long, "", ""},
 		{long, "the-long-name", "the-long-name"},
+		{"label", "name", "name"},
+		{strings.Repeat("n", 50), "", strings.Repeat("n", 50)},
+		{strings.Repeat("n", 51), "", ""}, // possibly a hash
 	} {
 		if got := nodeOf(&reports.Report{Node: unique.Make(reports.Node{Label: c.label, Name: c.node})}); got != c.want {
 			t.Errorf("label %q, node %q: got %q, want %q", c.label, c.node, got, c.want)
 		}
+	}
+}
+
+// A status that another client writes again and again is announced on the object and on the ConfigMap.
+func TestContestedStatus(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid}}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "bpfman-config", UID: "config"}}
+	r, clock, _ := newReconciler(NewIndex())
+	recorder := events.NewFakeRecorder(100)
+	r.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(object, config).WithStatusSubresource(object).Build()
+	r.Recorder, r.Contests = recorder, &contest.Ledger[types.UID]{Clock: clock}
+	r.Announcer = &takeover.Announcer{Client: r.Client, Recorder: recorder, ConfigMap: client.ObjectKeyFromObject(config)}
+	want := &v1alpha1.BpfProgramStatusCommon{Conditions: Summary{}.Conditions()}
+	announced := func(again bool, times int) int {
+		for range times {
+			if err := r.publish(t.Context(), ref, object, object.GetStatus(), want, again); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := 0
+		for len(recorder.Events) > 0 {
+			if strings.Contains(<-recorder.Events, "Another client writes the status") {
+				n++
+			}
+		}
+		return n
+	}
+	if n := announced(false, 10); n > 0 {
+		t.Errorf("%d Events about the operator's own changes", n)
+	}
+	if n := announced(true, 1); n > 0 {
+		t.Errorf("%d Events about a repair", n)
+	}
+	if n := announced(true, 10); n < 2 {
+		t.Errorf("%d Events about repeated writes", n)
 	}
 }

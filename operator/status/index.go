@@ -7,13 +7,10 @@ package status
 
 import (
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -81,23 +78,6 @@ func (x *Index) Summary(uid types.UID) (summary Summary, ok bool) {
 	summary = o.summary()
 	summary.Agents = x.agents
 	return summary, true
-}
-
-// Has reports whether the index has these nodes, agents, and what inspectors say.
-func (x *Index) Has(nodes []corev1.Node, agents []corev1.Pod, inspected []metav1.PartialObjectMetadata) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	has := func(name string, is func(*node) bool) bool {
-		n := x.nodes[v1alpha1.LabelValue(name)]
-		return n != nil && is(n)
-	}
-	return !slices.ContainsFunc(nodes, func(o corev1.Node) bool {
-		return !has(o.Name, func(n *node) bool { return n.exists })
-	}) && !slices.ContainsFunc(agents, func(o corev1.Pod) bool {
-		return isAgent(&o) && !has(o.Spec.NodeName, func(n *node) bool { _, there := n.pods[o.UID]; return there })
-	}) && !slices.ContainsFunc(inspected, func(o metav1.PartialObjectMetadata) bool {
-		return !has(o.Name, func(n *node) bool { return n.inspected })
-	})
 }
 
 // knows reports whether the index knows a user object.

@@ -287,6 +287,16 @@ func TestLongNodeNames(t *testing.T) {
 }
 
 // Objects that are removed leave nothing behind, in any order of removal.
+// A report without a controller concerns no object.
+func TestReportWithoutAnOwner(t *testing.T) {
+	x := NewIndex()
+	orphan := program("a", "orphan", 1, v1alpha1.BpfProgCondLoaded, "")
+	orphan.Owner = unique.Make(reports.Owner{})
+	if refs := x.SetReport(orphan); len(refs)+len(x.owners)+len(x.nodes) > 0 {
+		t.Errorf("it changed %v, and the index has %d owners and %d nodes", refs, len(x.owners), len(x.nodes))
+	}
+}
+
 func TestForgets(t *testing.T) {
 	steps := []func(*Index){
 		func(x *Index) { x.DeleteOwner(uid) },

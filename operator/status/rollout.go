@@ -5,6 +5,7 @@ package status
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,12 +48,7 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	case len(matching) == 0:
 		return nil, 0, nil
 	}
-	listed, err := r.isIndexed(ctx)
-	if err != nil {
-		return was, 0, err
-	}
 	in := r.input(o, summary, was, matching)
-	in.Nodes.Listed = listed
 	d := steps.Decide(was, in)
 	n := r.note(o.GetUID())
 	n.rollout = d.Memory
@@ -61,7 +57,7 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	case d.Begins:
 		next, err := r.begin(ctx, ref, was, in)
 		return next, 0, err
-	case !listed:
+	case !in.Nodes.Listed:
 		return d.Status, unlistedRetry, nil
 	}
 	return d.Status, d.Again, nil
@@ -86,6 +82,9 @@ func (r *Reconciler) begin(ctx context.Context, ref Ref, was *v1alpha1.RolloutSt
 		if previous == nil || hashOf(previous) != was.Hash {
 			return steps.Lost(was), nil
 		}
+	}
+	if size := storedSize(o, previous); size > maxStored {
+		return oversized(was, size), nil
 	}
 	recorded, err := r.Revisions.Record(ctx, ref.Kind, o, revision, number)
 	if err != nil {
@@ -124,6 +123,30 @@ func hashOf(stored *v1alpha1.RolloutRevision) string {
 	return parsed.Hash()
 }
 
+// maxStored is less than the 1.5 MiB that etcd stores in one object, so that the rest of the status fits.
+const maxStored = 1_300_000
+
+// storedSize returns the size of an object with its previous revision in the status, in bytes.
+func storedSize(o v1alpha1.UserObject, previous *v1alpha1.RolloutRevision) int {
+	if previous == nil {
+		return 0
+	}
+	whole, err := json.Marshal(o)
+	if err != nil {
+		return 0 // the API server has encoded it
+	}
+	return len(whole) + len(previous.Object.Raw)
+}
+
+// oversized returns the state of an object that can't be stored with its previous revision. Without it, nodes that aren't
+// to change yet wouldn't know what to run, so all keep what they run.
+func oversized(was *v1alpha1.RolloutStatus, size int) *v1alpha1.RolloutStatus {
+	s := was.DeepCopy()
+	s.State = v1alpha1.RolloutHalted
+	s.Message = fmt.Sprintf("the object and its previous revision have %d bytes, and at most %d can be stored, so no node changes until you make the object smaller", size, maxStored)
+	return s
+}
+
 // rollouts returns the RolloutPolicies that match an object.
 func (r *Reconciler) rollouts(ctx context.Context, kind string, o v1alpha1.UserObject) ([]steps.Policy, error) {
 	var all v1alpha1.RolloutPolicyList
@@ -132,17 +155,16 @@ func (r *Reconciler) rollouts(ctx context.Context, kind string, o v1alpha1.UserO
 	}
 	var matching []steps.Policy
 	for i := range all.Items {
-		if kinds.Undecodable(&all.Items[i]) != "" {
-			continue // the API server doesn't accept such a policy
-		}
 		if p := policy.CompileRollout(&all.Items[i]); p.Matches(kind, o) {
-			matching = append(matching, steps.Policy{Name: p.Name, Created: all.Items[i].CreationTimestamp.Time, Spec: p.Spec})
+			matching = append(matching, steps.Policy{
+				Name: p.Name, Created: all.Items[i].CreationTimestamp.Time, Spec: p.Spec, Undecodable: p.Undecodable,
+			})
 		}
 	}
 	return matching, nil
 }
 
-// input returns what decisions about an object depend on, except for whether all nodes are listed.
+// input returns what decisions about an object depend on.
 func (r *Reconciler) input(o v1alpha1.UserObject, summary Summary, was *v1alpha1.RolloutStatus, matching []steps.Policy) steps.Input {
 	annotations := o.GetAnnotations()
 	in := steps.Input{
@@ -156,6 +178,9 @@ func (r *Reconciler) input(o v1alpha1.UserObject, summary Summary, was *v1alpha1
 	}.Adopted()
 	canaries := rollout.Canaries(matching[0].Spec.Canaries)
 	in.Nodes = steps.Nodes{
+		// The controller starts when nodes and agents are listed, and Reconcile waits for reports. Without BpfNodes, a node with
+		// a conflict would look healthy.
+		Listed: r.health.Listed(),
 		// Otherwise, the numbers are about an earlier step, and there is another event.
 		Current:  equality.Semantic.DeepEqual(was, summary.Rollout),
 		Matching: summary.Matching, Selected: summary.Selected,
@@ -163,32 +188,6 @@ func (r *Reconciler) input(o v1alpha1.UserObject, summary Summary, was *v1alpha1
 		Positions: func() []int64 { return r.index.Positions(o.GetUID(), canaries) },
 	}
 	return in
-}
-
-// isIndexed reports whether the index has all nodes, agents, and what inspectors say about objects. Events fill the index,
-// and it can lack some after the operator's start. Absent nodes would then look like deleted ones.
-func (r *Reconciler) isIndexed(ctx context.Context) (bool, error) {
-	if r.indexed.Load() {
-		return true, nil
-	}
-	var nodes corev1.NodeList
-	var agents corev1.PodList
-	inspected := &metav1.PartialObjectMetadataList{}
-	inspected.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.NodeKind.Name + "List"))
-	for _, list := range []client.ObjectList{&nodes, &agents, inspected} {
-		err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy)
-		if kinds.Unread(err) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("read %T: %w", list, err)
-		}
-	}
-	if !r.index.Has(nodes.Items, agents.Items, inspected.Items) {
-		return false, nil
-	}
-	r.indexed.Store(true) // events follow about what changes
-	return true, nil
 }
 
 // policyEvents enqueues the objects of all kinds if a RolloutPolicy has changed.

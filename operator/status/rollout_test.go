@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,7 +71,6 @@ func TestContestOfARollout(t *testing.T) {
 			status := test.before.DeepCopy()
 			next := func(policies ...runtime.Object) {
 				r.Client = fake.NewClientBuilder().WithScheme(scheme).WithRuntimeObjects(policies...).Build()
-				r.indexed.Store(true)
 				owner := everywhere(2)
 				owner.Rollout, owner.Before = status, 1
 				r.index.SetOwner(ref, uid, owner)
@@ -126,45 +126,72 @@ func TestRolloutWhosePoliciesAreNotListedYet(t *testing.T) {
 	}
 }
 
-// After a start, the cache can have the nodes before the index does. A rollout that would be over without nodes stays as it is.
-func TestRolloutWhoseNodesAreNotIndexedYet(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Namespace: "bpfman", UID: "agent-a"}, Spec: corev1.PodSpec{NodeName: "a"}}
-	inspected := &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{v1alpha1.AnnotationObjectHealth: "{}"}}}
-	policy := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "first"}}
-	policy.Spec.Steps = []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}
-	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid, Generation: 2}}
-	rollout.MarkObject(object)
+// A change of an object that can't be stored together with its previous revision isn't rolled out, and says so.
+func TestRolloutOfALargeObject(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.Install(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := appsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{1 << 10, 480 << 10} { // as base64, a third more
+		object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: uid, Generation: 2}}
+		object.Spec.GlobalData = map[string][]byte{"table": make([]byte, size)}
+		revision, err := rollout.RevisionOf(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := json.Marshal(revision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object.Spec.Priority = 7
+		r, _, _ := newReconciler(cluster(t, "a"))
+		r.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(object).WithIndex(object, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).Build()
+		r.Live, r.Revisions = r.Client, &steps.History{Client: r.Client, Reader: r.Client, Namespace: "bpfman"}
+		was := &v1alpha1.RolloutStatus{
+			State: v1alpha1.RolloutProgressing, Hash: revision.Hash(), Revision: 2, Until: new(int64(1)), Previous: &v1alpha1.RolloutRevision{Revision: 1, Object: runtime.RawExtension{Raw: stored}},
+		}
+		is, err := r.begin(t.Context(), ref, was, steps.Input{
+			Policies: []steps.Policy{{Name: "staged", Spec: &v1alpha1.RolloutPolicySpec{Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}}}},
+			Nodes:    steps.Nodes{Positions: func() []int64 { return []int64{1} }},
+		})
+		if large := size > 1<<10; err != nil || (is.State == v1alpha1.RolloutHalted) != large || (is.Hash == was.Hash) != large ||
+			strings.Contains(is.Message, "so no node changes until you make the object smaller") != large {
+			t.Errorf("%d bytes: %v, %s with hash %s: %s", size, err, is.State, is.Hash, is.Message)
+		}
+	}
+}
+
+// Before the BpfNodes are listed, a node whose inspector has reported a conflict looks healthy.
+func TestRolloutWhoseBpfNodesAreNotListedYet(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.Install(scheme); err != nil {
+		t.Fatal(err)
+	}
 	at := metav1.NewTime(time.Unix(0, 0))
-	status := &v1alpha1.RolloutStatus{
-		State: v1alpha1.RolloutHalted, Hash: object.Annotations[rollout.Mark], Revision: 2, Step: 1, Nodes: 1, Until: new(int64(1)),
-		Started: &at, StepStarted: &at, Policy: policy.Name,
+	was := &v1alpha1.RolloutStatus{
+		State: v1alpha1.RolloutProgressing, Hash: "hash", Revision: 2, Step: 1, Nodes: 1, Until: new(int64(1 << 40)), Started: &at, StepStarted: &at,
 	}
-	x := NewIndex()
+	x := cluster(t, "a")
+	owner := everywhere(2)
+	owner.Rollout, owner.Before = was, 1
+	x.SetOwner(ref, uid, owner)
+	x.SetReport(program("a", "program-a", 2, v1alpha1.BpfProgCondLoaded, ""))
 	r, _, _ := newReconciler(x)
-	r.Client = fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(node, agent, inspected, policy).Build()
-	object.Annotations[v1alpha1.AnnotationRolloutResumed] = "2/1"
-	decide := func() *v1alpha1.RolloutStatus {
-		owner := everywhere(2)
-		owner.Rollout = status
-		x.SetOwner(ref, uid, owner)
+	r.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&v1alpha1.RolloutPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "staged"},
+		Spec:       v1alpha1.RolloutPolicySpec{Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}, TimeLimit: metav1.Duration{Duration: time.Hour}},
+	}).Build()
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid, Generation: 2, Annotations: map[string]string{rollout.Mark: "hash"}}}
+	for _, listed := range []bool{false, true} {
+		r.health = asListed(listed)
 		summary, _ := x.Summary(uid)
-		next, again, err := r.rollout(t.Context(), ref, object, summary, status)
-		if err != nil || again == 0 && next == status {
-			t.Fatalf("decided again after %s: %v", again, err)
+		is, again, err := r.rollout(t.Context(), ref, object, summary, was)
+		if err != nil || again == 0 || (is.Step != was.Step) != listed {
+			t.Errorf("listed: %v: %+v after %s, %v", listed, is, again, err)
 		}
-		return next
-	}
-	for what, learn := range map[int]func(){
-		1: func() { x.SetNode("a", nil, true) }, 2: func() { x.AddAgent("a", "agent-a") }, 3: func() { x.SetHealth("a", rollout.Health{}) },
-	} {
-		if next := decide(); next != status {
-			t.Fatalf("before event %d, the rollout is %+v", what, next)
-		}
-		learn()
-	}
-	if next := decide(); next == status || next.Step != 2 {
-		t.Errorf("when everything is known, the rollout is %+v", next)
 	}
 }
 

@@ -88,7 +88,7 @@ func TestReferences(t *testing.T) {
 // An endless file is refused before the daemon starts to read it.
 func TestEndlessFiles(t *testing.T) {
 	n := start(t)
-	for name, path := range map[string]string{"zero": "/dev/zero", "above": "/run/../dev/zero", "kernel": "/proc/kmsg", "pipe": "/run/bpfman/cri/containerd/x/log"} {
+	for name, path := range map[string]string{"zero": "/dev/zero", "above": "/run/../dev/zero", "kernel": "/proc/kmsg", "pipe": "/run/bpfman/cri/containerd/x/log", "map": "/run/bpfman/fs/maps/1/m"} {
 		o := n.program("endless-"+name, v1alpha1.BytecodeSelector{Path: &path})
 		n.create(o)
 		n.fails(o, v1alpha1.BpfProgCondBytecodeSelectorError, "bytecode path "+path+" is not a regular file")

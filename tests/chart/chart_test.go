@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -367,6 +368,83 @@ func TestExporter(t *testing.T) {
 	}
 }
 
+// What decoders and bpf(2) need is set on request. A label that the chart sets itself isn't there twice.
+func TestExporterOfOtherMaps(t *testing.T) {
+	rendered := template(t, "elsewhere", `nodes.nodeSelector={"kubernetes.io/os":"linux","ebpf":"true"}`,
+		`exporter={"enabled":true,"program":"packets","maps":[{"name":"m","metrics":[{"name":"m_total"}]}],
+			"cgroups":true,"hostNetwork":true,"seccompProfile":{"type":"Unconfined"}}`)
+	pod := get[appsv1.DaemonSet](t, rendered, "DaemonSet elsewhere bpfman-map-exporter").Spec.Template.Spec
+	if !pod.HostNetwork || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeUnconfined {
+		t.Errorf("hostNetwork is %v, the profile %+v", pod.HostNetwork, pod.SecurityContext.SeccompProfile)
+	}
+	if want := map[string]string{"kubernetes.io/os": "linux", "ebpf": "true"}; !maps.Equal(pod.NodeSelector, want) {
+		t.Errorf("node selector is %v", pod.NodeSelector)
+	}
+	container := pod.Containers[0]
+	mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return slices.Contains(container.Args, "--cgroups="+m.MountPath) && m.ReadOnly && slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+			return v.Name == m.Name && v.HostPath != nil && v.HostPath.Path == "/sys/fs/cgroup"
+		})
+	})
+	if !mounted {
+		t.Errorf("%q with %+v", container.Args, container.VolumeMounts)
+	}
+}
+
+// setting matches a setting in a command of the documentation.
+var setting = regexp.MustCompile("--(set|set-string) ([^\\s`]+=[^\\s`,]+)")
+
+func pages(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	must.Succeed(t, err)
+	return found
+}
+
+// Helm accepts each setting in the documentation as it is there, and the operator what becomes of it.
+func TestDocumentedSettings(t *testing.T) {
+	found := 0
+	for _, path := range pages(t) {
+		for _, match := range setting.FindAllStringSubmatch(string(must.Read(t, path)), -1) {
+			found++
+			rendered := render(t, "bpfman", []string{"--skip-tests", "--" + match[1], match[2]})
+			config := get[corev1.ConfigMap](t, rendered, "ConfigMap bpfman bpfman-config")
+			if _, _, err := deploy.ParseConfig(config.Data); err != nil {
+				t.Errorf("%s: %s: %v", path, match[0], err)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no settings")
+	}
+}
+
+// The page about the installation lists each value.
+func TestValuesAreListed(t *testing.T) {
+	rows := map[string]string{}
+	for line := range strings.Lines(string(must.Read(t, filepath.Join(root, "docs/install.md")))) {
+		if cells := strings.SplitN(line, "|", 3); len(cells) == 3 {
+			for name := range strings.SplitSeq(cells[1], ",") {
+				rows[strings.Trim(name, " `")] = cells[2]
+			}
+		}
+	}
+	var values map[string]any
+	must.Succeed(t, yaml.UnmarshalStrict(must.Read(t, filepath.Join(root, "charts/bpfman-operator/values.yaml")), &values))
+	for name, value := range values {
+		row, listed := rows[name]
+		if !listed {
+			t.Errorf("%s isn't listed", name)
+		}
+		section, _ := value.(map[string]any)
+		for key := range section {
+			if !strings.Contains(row, "`"+key+"`") {
+				t.Errorf("%s.%s isn't listed", name, key)
+			}
+		}
+	}
+}
+
 // TestHelmTest checks that `helm test` checks what the chart installs, with minimal permissions, and leaves
 // nothing.
 func TestHelmTest(t *testing.T) {
@@ -503,7 +581,7 @@ func TestValuesAreDescribed(t *testing.T) {
 	}
 	compare("", values, described)
 
-	for _, wrong := range []string{"typo=1", "images.typo=x", "csi.clusterAccess=none", "operator.replicas=many", "crds.keep=sometimes", "kubeletRoot=relative"} {
+	for _, wrong := range []string{"typo=1", "images.typo=x", "csi.clusterAccess=none", "operator.replicas=many", "crds.keep=sometimes", "kubeletRoot=relative", "agent.metricsAddress=0", "csi.metricsAddress=0", "inspector.metricsAddress=0"} {
 		if _, err := helm(t, "template", filepath.Join(root, "charts/bpfman-operator"), "--set", "images.loaded=true", "--set", wrong); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 			t.Errorf("--set %s: %v", wrong, err)
 		}

@@ -4,6 +4,8 @@
 package docs
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -95,8 +97,25 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestKindMounts checks that the mounts of kind's nodes include each of the host's /sys file systems that the
-// DaemonSet mounts.
+// Targets run on after one has failed, and a table says what became of each.
+func TestPartsRunOn(t *testing.T) {
+	fake := filepath.Join(t.TempDir(), "make")
+	must.Succeed(t, os.WriteFile(fake, []byte("#!/bin/sh\necho \"$@\"\n[ $2 != bad ]\n"), 0o700)) //nolint:gosec // an executable
+	command := exec.CommandContext(t.Context(), filepath.Join(root, "hack/parts.sh"), "good", "bad", "last VARIABLE=1")
+	command.Env = append(os.Environ(), "MAKE="+fake)
+	output, err := command.CombinedOutput()
+	if err == nil {
+		t.Error("it succeeded")
+	}
+	for _, line := range []string{`--no-print-directory last VARIABLE=1\n`, `passed +\d+ s  good\n`, `FAILED +\d+ s  bad\n`, `passed +\d+ s  last VARIABLE=1\n`} {
+		if !regexp.MustCompile("(?m)^" + line).Match(output) {
+			t.Errorf("no line %q in:\n%s", line, output)
+		}
+	}
+}
+
+// TestKindMounts checks that the mounts of kind's nodes include the host's /sys file systems at, or below, each path that
+// the DaemonSet mounts.
 func TestKindMounts(t *testing.T) {
 	content := must.Read(t, filepath.Join(root, "hack/kind/cluster.yaml"))
 	var cluster struct {
@@ -134,7 +153,7 @@ func TestKindMounts(t *testing.T) {
 		for _, path := range wanted {
 			found := false
 			for _, mount := range node.ExtraMounts {
-				found = found || mount.HostPath == path && mount.ContainerPath == path
+				found = found || mount.HostPath == mount.ContainerPath && strings.HasPrefix(mount.HostPath+"/", path+"/")
 			}
 			if !found {
 				t.Errorf("kind's %s node doesn't mount %s", node.Role, path)

@@ -215,6 +215,38 @@ func TestDaemonDown(t *testing.T) {
 	}})
 }
 
+// TestDaemonHangs freezes the daemon on one node. The kubelet restarts it, and nothing is loaded again.
+func TestDaemonHangs(t *testing.T) {
+	requireType(t, "TCX")
+	if testing.Short() {
+		t.Skip("the kubelet waits longer than the longest load takes")
+	}
+	stays, later := tcx("e2e-daemon-hangs", "lo"), tcx("e2e-daemon-hangs-later", "lo")
+	const restarted = 8 * time.Minute
+	feature(t, step{"is restarted", func(ctx context.Context, s *testing.T) {
+		create(ctx, t, stays)
+		awaitSuccess(ctx, s, stays)
+		before := exactly(ctx, s, stays, 1)
+		n := under.nodes()[0]
+		hung, err := ask[[]int](ctx, n, "processes", node.Daemon)
+		must.Succeed(s, err)
+		under.restarts.Expect(node.Daemon, 1)
+		_, err = ask[any](ctx, n, "stop", node.Daemon)
+		must.Succeed(s, err)
+		create(ctx, t, later)
+		awaitFor(ctx, s, restarted, "the kubelet restarts the daemon", func(ctx context.Context) (bool, string) {
+			pids, err := ask[[]int](ctx, n, "processes", node.Daemon)
+			return err == nil && len(pids) == 1 && !slices.Equal(pids, hung), fmt.Sprint(pids, err)
+		})
+		awaitRunning(ctx, s)
+		awaitSuccess(ctx, s, later)
+		exactly(ctx, s, later, 1)
+		if after := exactly(ctx, s, stays, 1); !slices.Equal(ids(after), ids(before)) {
+			s.Errorf("programs %v were loaded again: %v", ids(before), ids(after))
+		}
+	}})
+}
+
 // TestUnloadedByAnother unloads a program without the agent, which then loads it again.
 func TestUnloadedByAnother(t *testing.T) {
 	t.Parallel()

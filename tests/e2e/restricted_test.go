@@ -104,7 +104,7 @@ func TestPrintedMapTypes(t *testing.T) {
 			}
 		}},
 		step{"what isn't", func(ctx context.Context, s *testing.T) {
-			for _, name := range []string{"hash_without_btf", "lpm_trie_map", "queue_map", "stack_map", "ring_buffer", "perf_event_map"} {
+			for _, name := range []string{"hash_without_btf", "hash_of_unions", "lpm_trie_map", "queue_map", "stack_map", "ring_buffer", "perf_event_map"} {
 				if text, err := cat(ctx, pod, "/run/maps/"+name); err == nil || !strings.Contains(err.Error(), "Input/output error") {
 					s.Errorf("%s: %q, %v", name, text, err)
 				}

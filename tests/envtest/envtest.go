@@ -140,6 +140,8 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	environment := &envtest.Environment{CRDDirectoryPaths: []string{definitions}, ErrorIfCRDPathMissing: true}
+	// OpenShift enables it.
+	environment.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	config, err = environment.Start()
 	if err != nil {
 		return 0, fmt.Errorf("start etcd and kube-apiserver of %s: %w", os.Getenv(assetsVariable), err)

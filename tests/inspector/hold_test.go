@@ -344,12 +344,15 @@ var holds = map[string]func(*hold) error{
 		return err
 	},
 	"full tracepoint": func(h *hold) error {
-		for range tracepointPlaces {
+		for i := range tracepointPlaces {
 			p, err := h.program(ebpf.ProgramSpec{Name: "takes_a_place", Type: ebpf.TracePoint}, 0)
 			if err != nil {
 				return err
 			}
 			l, err := link.Tracepoint("syscalls", fullTracepoint, p, nil)
+			if i > 0 && err != nil && strings.Contains(err.Error(), unix.E2BIG.Error()) {
+				return nil // other software of this machine has the other places
+			}
 			if err := h.linked(l, err); err != nil {
 				return err
 			}
@@ -371,8 +374,8 @@ var holds = map[string]func(*hold) error{
 	},
 }
 
-// fullTracepoint is a tracepoint that no other test uses, and fullPrograms is the number of
-// programs that it accepts.
+// fullTracepoint is a tracepoint that no other test uses, and tracepointPlaces is the number of
+// programs that it accepts. Other software of this machine can use it, too.
 const (
 	fullTracepoint   = "sys_enter_swapon"
 	tracepointPlaces = 64

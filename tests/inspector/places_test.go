@@ -8,6 +8,7 @@ package inspector
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -56,19 +57,20 @@ func TestFullTracepoint(t *testing.T) {
 	}
 	place := daemontest.NewPlace(t)
 	holder := start(t, place, "full tracepoint")
-	holders := fmt.Sprintf("%d of %d places are taken, by %d takes_a_place held by process inspector.test (%d)",
-		tracepointPlaces, tracepointPlaces, tracepointPlaces, holder.command.Process.Pid)
+	// Not all processes of this machine are visible.
+	holders := regexp.MustCompile(fmt.Sprintf(`argument list too long; [0-9]+ of %d places are taken, by .*[0-9]+ takes_a_place held by process inspector.test \(%d\)`,
+		tracepointPlaces, holder.command.Process.Pid))
 	for requires, verdict := range map[string]string{"": "SKIP", "TCX": "SKIP", "TCX,Tracepoint": "FAIL"} {
 		run := place.Command(t.Context(), self, "-test.v", "-test.run=^TestTakesPlace$")
 		run.Env = append(os.Environ(), prerequisite.RequiresVariable+"="+requires, prerequisite.SkippedVariable+"=", "KUBEBUILDER_ASSETS=")
 		output, err := run.CombinedOutput()
-		if !strings.Contains(string(output), "--- "+verdict+": TestTakesPlace") || (err != nil) != (verdict == "FAIL") || !strings.Contains(string(output), "argument list too long; "+holders) {
-			t.Errorf("where %q is required: %v, want %s and %q:\n%s", requires, err, verdict, holders, output)
+		if !strings.Contains(string(output), "--- "+verdict+": TestTakesPlace") || (err != nil) != (verdict == "FAIL") || !holders.Match(output) {
+			t.Errorf("where %q is required: %v, want %s and %s:\n%s", requires, err, verdict, holders, output)
 		}
 	}
 	holder.end()
 	places, err := probe.PlacesAt("syscalls/" + fullTracepoint)
-	if err != nil || places.Taken != 0 {
+	if err != nil || strings.Contains(places.String(), "takes_a_place") {
 		t.Errorf("once the process has ended: %s, %v", places, err)
 	}
 }

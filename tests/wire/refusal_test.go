@@ -21,6 +21,8 @@ import (
 
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -230,6 +232,31 @@ func TestUnfinishedSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.holds(loaded)
+}
+
+// With the configuration that the operator deploys, the daemon tries to open its database for minutes, instead of refusing
+// the call.
+func TestUnfinishedSnapshotAsDeployed(t *testing.T) {
+	place := daemontest.NewPlace(t)
+	must.Succeed(t, os.WriteFile(place.Path("/etc/bpfman/bpfman.toml"), []byte(deployed(t).Daemon.TOML), 0o600))
+	d := place.Start(t, daemontest.Binary(t))
+	snapshot := place.Path("/run/bpfman/db/snap.FFFFFFFFFFFFFFFF.generating")
+	must.Succeed(t, os.WriteFile(snapshot, nil, 0o600))
+	long := time.Now().Add(-time.Hour)
+	must.Succeed(t, os.Chtimes(snapshot, long, long))
+	if _, err := agentdaemon.NewInventory(d.Client, place.Path("/")).Refresh(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// deployed returns the default configuration.
+func deployed(t *testing.T) deploy.Config {
+	t.Helper()
+	config, _, err := deploy.ParseConfig(map[string]string{
+		deploy.KeyDaemonImage: "a", deploy.KeyAgentImage: "a", deploy.KeyCSIImage: "a", deploy.KeyInspectorImage: "a",
+	})
+	must.Succeed(t, err)
+	return config
 }
 
 // loadForeign loads a program without the daemon until the test ends, and returns its id.

@@ -103,7 +103,7 @@ func main() {
 	flag.IntVar(&o.reservedPriorities, "reserved-priorities", 100, "Number of priorities, from 0, that are reserved for cluster-scoped programs.")
 	flag.BoolVar(&o.enforcePriorities, "enforce-priorities", false, "Detach namespaced programs that have a reserved priority.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon and the agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, mount the container runtime's directory for the agent, and set aside the pins that a daemon of v0.5 left.")
-	flag.StringVar(&o.helperDir, "helper-dir", "", "Directory to copy bpfman-ns to, the daemon's helper for uprobes in containers, with --mount-bpffs.")
+	flag.StringVar(&o.helperDir, "helper-dir", "", "Directory to copy the commands to that run in the daemon's container, with --mount-bpffs: bpfman-ns, its helper for uprobes in containers, and bpfman-probe.")
 	version.Flag(component)
 	flag.Parse()
 	log := logger(os.Getenv("GO_LOG"))

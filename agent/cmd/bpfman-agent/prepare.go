@@ -35,7 +35,7 @@ func prepare(o options, log logr.Logger) error {
 		return err
 	}
 	if o.helperDir != "" {
-		if err := copyHelper(o.helperDir); err != nil {
+		if err := copyHelpers(o.helperDir); err != nil {
 			return err
 		}
 	}
@@ -76,18 +76,23 @@ func prepare(o options, log logr.Logger) error {
 	return nil
 }
 
-// copyHelper copies bpfman-ns, which is beside the agent in its image, to the daemon's container.
-func copyHelper(dir string) error {
+// helpers are the commands, beside the agent in its image, that run in the daemon's container.
+var helpers = []string{"bpfman-ns", "bpfman-probe"}
+
+// copyHelpers copies them to a directory that the daemon's container has.
+func copyHelpers(dir string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the agent's image: %w", err)
 	}
-	content, err := os.ReadFile(filepath.Join(filepath.Dir(self), "bpfman-ns"))
-	if err != nil {
-		return fmt.Errorf("read the daemon's helper: %w", err)
-	}
-	if err := renameio.WriteFile(filepath.Join(dir, "bpfman-ns"), content, 0o555); err != nil { //nolint:mnd // an executable
-		return fmt.Errorf("copy the daemon's helper: %w", err)
+	for _, helper := range helpers {
+		content, err := os.ReadFile(filepath.Join(filepath.Dir(self), helper))
+		if err != nil {
+			return fmt.Errorf("read the daemon's helper: %w", err)
+		}
+		if err := renameio.WriteFile(filepath.Join(dir, helper), content, 0o555); err != nil { //nolint:mnd // an executable
+			return fmt.Errorf("copy the daemon's helper: %w", err)
+		}
 	}
 	return nil
 }

@@ -186,7 +186,8 @@ func entries(root int, directory string) []string {
 }
 
 // openFile opens a regular file of the container. It resolves symbolic links in the container's
-// root, and doesn't open anything else: the open of a named pipe waits for a writer.
+// root, and doesn't open anything else: the open of a named pipe waits for a writer. Of a volume with
+// maps, a map is a regular file, but the kernel ends its reader only after it has printed an element.
 func openFile(root int, path string) (*os.File, error) {
 	found, err := unix.Openat2(root, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	if err != nil {
@@ -197,7 +198,11 @@ func openFile(root int, path string) (*os.File, error) {
 	if err := unix.Fstat(found, &status); err != nil {
 		return nil, err //nolint:wrapcheck // the caller says which file
 	}
-	if status.Mode&unix.S_IFMT != unix.S_IFREG {
+	var system unix.Statfs_t
+	if err := unix.Fstatfs(found, &system); err != nil {
+		return nil, err //nolint:wrapcheck // the caller says which file
+	}
+	if status.Mode&unix.S_IFMT != unix.S_IFREG || system.Type == unix.BPF_FS_MAGIC {
 		return nil, errors.New("it isn't a regular file")
 	}
 	return os.Open(descriptor(uintptr(found)))

@@ -12,7 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // container returns the root of a container in which its owner created files that a uprobe's target can be.
@@ -78,6 +81,35 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%s: %q, %v", path, content, err)
 		}
 		_ = file.Close()
+	}
+}
+
+// A map in a volume isn't a target: nothing ends a reader for which the kernel prints an element.
+func TestMapsAreNoTargets(t *testing.T) {
+	dir, root := container(t)
+	volume := filepath.Join(dir, "maps")
+	if err := os.Mkdir(volume, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("bpf", volume, "bpf", 0, ""); err != nil {
+		prerequisite.Missing(t, "mount a bpffs: "+err.Error(), prerequisite.BPF)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(volume, unix.MNT_DETACH) })
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.Pin(filepath.Join(volume, "b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/maps/b", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/maps/b", "/link"} {
+		if _, err := openFile(root, path); err == nil || err.Error() != "it isn't a regular file" {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 

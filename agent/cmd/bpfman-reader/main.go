@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
+	"github.com/bpfman/bpfman-operator/agent/reader/registry"
 	"github.com/bpfman/bpfman-operator/agent/reader/sandbox"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/internal/reader"
@@ -128,5 +130,10 @@ func failed(err error, c *reader.Credentials) reader.Answer {
 	if c != nil && c.Password != "" {
 		text = strings.ReplaceAll(text, c.Password, "…")
 	}
-	return reader.Answer{Error: plain.Truncate(text, maxError), Unfit: isUnfit(err)}
+	a := reader.Answer{Error: plain.Truncate(text, maxError), Unfit: isUnfit(err)}
+	_, a.NeedsCredentials = errors.AsType[*registry.NeedsCredentialsError](err)
+	if busy, ok := errors.AsType[*registry.BusyError](err); ok {
+		a.RetryAfter = int64(math.Ceil(busy.Wait.Seconds()))
+	}
+	return a
 }

@@ -184,17 +184,12 @@ func bytecodeImage(t *testing.T, object []byte) v1.Image {
 // ask runs the command's code in this process.
 func ask(t *testing.T, request reader.Request) reader.Answer {
 	t.Helper()
-	return askWithin(t, request, time.Minute)
-}
-
-func askWithin(t *testing.T, request reader.Request, timeout time.Duration) reader.Answer {
-	t.Helper()
 	in, err := json.Marshal(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out, object, adapted bytes.Buffer
-	if err := run(bytes.NewReader(in), &out, files{&object, &adapted}, timeout); err != nil {
+	if err := run(bytes.NewReader(in), &out, files{&object, &adapted}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	var answer reader.Answer

@@ -176,7 +176,7 @@ func (a *adaption) remove() {
 	}
 	for i := range a.sections {
 		s := &a.sections[i]
-		if removed[i] || s.relocationSize() != 0 && int(s.Info) < len(removed) && removed[s.Info] {
+		if removed[i] || s.relocates() && int(s.Info) < len(removed) && removed[s.Info] {
 			*s = section{}
 		}
 	}

@@ -311,13 +311,8 @@ func FuzzAdapt(f *testing.F) {
 	}
 	kernel := withoutTypes(map[string]string{"CONFIG_HZ": "250"})
 	kernel.Types = func() (*btf.Spec, error) { return types, nil }
-	for _, content := range everyObject(f) {
-		if len(content) < 32<<10 {
-			f.Add(content)
-		}
-	}
+	addSeeds(f)
 	f.Add(probes(f, "../btf/testdata/relocs_read-el.elf"))
-	f.Add(hostile(4, 16))
 	f.Add(linkObject(slices.Concat(calls, load, exit), elf.Rel64{Info: elf.R_INFO(toLabel, callRelocation)}, elf.Rel64{Off: instructionSize, Info: elf.R_INFO(toVariable, loadRelocation)}))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, kernel := range []*Kernel{kernel, withoutTypes(nil)} {
@@ -406,7 +401,7 @@ func TestMapDefinitions(t *testing.T) {
 
 // Maps in the older form are changed in place.
 func TestOldMapDefinitions(t *testing.T) {
-	f := &file{order: binary.LittleEndian, sections: []section{{}, {name: "maps/events", data: make([]byte, legacySize)}}, symbols: []symbol{
+	f := &file{order: binary.LittleEndian, sections: []section{{data: make([]byte, 4*symbolSize)}, {name: "maps/events", data: make([]byte, legacySize)}}, symbols: []symbol{
 		{}, {elf.Sym64{Shndx: 1, Size: legacySize}, "events"}, {elf.Sym64{Shndx: 1, Value: 4, Size: legacySize}, "beyond"}, {elf.Sym64{Shndx: 1, Size: 4}, "short"},
 	}}
 	f.sections[1].data[0] = byte(ebpf.PerfEventArray)
@@ -440,6 +435,71 @@ func TestTypesFit(t *testing.T) {
 	} {
 		if got := c.definition.typesFit(); got != c.want {
 			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// nest returns a type of four bytes whose unions have as many members, nested in each other.
+func nest(members, depth int) btf.Type {
+	var t btf.Type = &btf.Int{Name: "u32", Size: 4}
+	for range depth {
+		u := &btf.Union{Size: 4}
+		for n := range members {
+			u.Members = append(u.Members, btf.Member{Name: fmt.Sprintf("m%d", n), Type: t})
+		}
+		t = u
+	}
+	return t
+}
+
+// The kernel prints every value of an element, and nothing ends its reader meanwhile.
+func TestCountValues(t *testing.T) {
+	number := &btf.Int{Size: 4}
+	inItself := &btf.Struct{}
+	inItself.Members = []btf.Member{{Type: &btf.Array{Type: inItself, Nelems: 1}}}
+	pair := &btf.Struct{Size: 8, Members: []btf.Member{{Type: number}, {Type: &btf.Pointer{Target: nest(1000, 4)}}}}
+	for name, c := range map[string]struct {
+		t    btf.Type
+		want uint64
+	}{
+		"none":                        {nil, 0},
+		"a number":                    {&btf.Const{Type: &btf.Typedef{Type: number}}, 1},
+		"a structure":                 {pair, 2},
+		"an array of structures":      {&btf.Array{Type: pair, Nelems: 100}, 200},
+		"nothing":                     {&btf.Struct{}, 1},
+		"a union":                     {nest(3, 2), 9},
+		"nested unions":               {nest(40, 3), 64000},
+		"nested unions with more":     {nest(120, 3), maxPrinted + 1},
+		"as many values as can't be":  {nest(1000, 4), maxPrinted + 1},
+		"an array of 64 KiB":          {&btf.Array{Type: &btf.Int{Size: 1}, Nelems: maxPrinted}, maxPrinted},
+		"a larger array":              {&btf.Array{Type: &btf.Int{Size: 1}, Nelems: maxPrinted + 1}, maxPrinted + 1},
+		"an array without a size":     {&btf.Array{Type: &btf.Struct{}, Nelems: 1<<32 - 1}, maxPrinted + 1},
+		"an array of arrays":          {&btf.Array{Type: &btf.Array{Type: number, Nelems: 1<<32 - 1}, Nelems: 1<<32 - 1}, maxPrinted + 1},
+		"a structure in itself":       {inItself, maxPrinted + 1},
+		"structures that nest deeply": {nest(1, maxNested+2), maxPrinted + 1},
+		"structures that nest":        {nest(1, maxNested), 1},
+		"the variables of a section":  {&btf.Datasec{Vars: []btf.VarSecinfo{{Type: &btf.Var{Type: nest(120, 3)}}}}, maxPrinted + 1},
+		"a variable":                  {&btf.Var{Type: pair}, 2},
+	} {
+		if got := countValues(c.t); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// A map whose elements the kernel can't print in a moment has no types, and stays as it is otherwise.
+func TestUnprintableMaps(t *testing.T) {
+	for name, c := range map[string]struct {
+		key, value btf.Type
+		typed      bool
+	}{
+		"usual":         {&btf.Int{Size: 4}, nest(40, 3), true},
+		"a large value": {&btf.Int{Size: 4}, nest(120, 3), false},
+		"a large key":   {nest(120, 3), &btf.Int{Size: 4}, false},
+	} {
+		d := definition{kind: ebpf.Hash, keySize: 4, valueSize: 4, entries: 1, key: c.key, value: c.value}
+		if why := d.fit(); why != "" || (d.key != nil) != c.typed || (d.value != nil) != c.typed || d.keySize != 4 || d.valueSize != 4 || d.entries != 1 {
+			t.Errorf("%s: %q, %+v", name, why, d)
 		}
 	}
 }

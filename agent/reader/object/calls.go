@@ -95,8 +95,7 @@ func (f *file) relocations(of int) []relocation {
 	if f.relocated == nil {
 		f.relocated = map[int][]relocation{}
 		for _, s := range f.sections {
-			size := s.relocationSize()
-			for at := 0; size > 0 && at+size <= len(s.data); at += size {
+			for at := 0; s.relocates() && at < len(s.data); at += relSize {
 				info := f.order.Uint64(s.data[at+8:])
 				if number := info >> 32; number < uint64(len(f.symbols)) {
 					f.relocated[int(s.Info)] = append(f.relocated[int(s.Info)], relocation{f.order.Uint64(s.data[at:]), uint32(number), uint32(info)}) //nolint:gosec // the other half
@@ -121,18 +120,8 @@ func (f *file) target(among []relocation, at uint64) (symbol, bool) {
 	return f.symbols[among[i].symbol], true
 }
 
-// relocationSize returns the size of a relocation in the section, in bytes, or 0 if it has
-// none.
-func (s *section) relocationSize() int {
-	switch elf.SectionType(s.Type) {
-	case elf.SHT_REL:
-		return relSize
-	case elf.SHT_RELA: //nolint:misspell // its name in ELF
-		return relaSize
-	default:
-		return 0
-	}
-}
+// relocates reports whether the section has relocations of another one.
+func (s *section) relocates() bool { return elf.SectionType(s.Type) == elf.SHT_REL }
 
 // helper returns the name of a helper in linux/bpf.h. The library has it in camel case.
 func helper(f asm.BuiltinFunc) string {

@@ -28,7 +28,7 @@ func (a *adaption) relocate() {
 			continue
 		}
 		a.forKernel = true
-		err := fmt.Errorf("its CO-RE relocations are of one of two sections %s", plain.Quote(s.name))
+		err := fmt.Errorf("it has two sections %s, and its CO-RE relocations don't say which one they are for", plain.Quote(s.name))
 		if !relocated[s.name] {
 			relocated[s.name] = true
 			err = a.relocateSection(s, offsets)

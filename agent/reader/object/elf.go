@@ -41,7 +41,6 @@ const (
 	symbolSize      = 24
 	instructionSize = 8
 	relSize         = 16
-	relaSize        = 24
 )
 
 // file is an ELF file whose headers are valid: all sections are within the file.
@@ -51,6 +50,8 @@ type file struct {
 	header   elf.Header64
 	sections []section
 	symbols  []symbol
+	// table is the index of the section with the symbols.
+	table int
 	// code has all functions by place, after functions was called.
 	code []function
 	// relocated has the relocations of all sections, after relocations was called.
@@ -183,8 +184,8 @@ func text(table string, at uint32) (string, bool) {
 	return name, ended
 }
 
-// unique refuses sections that occur twice, or that only one of two loaders recognizes.
-// Loaders differ in which one they use. Only maps can be in several, if their names differ.
+// unique refuses sections that occur twice, and those that some loaders recognize and others don't. Loaders differ in which
+// one of several they use. Only maps can be in several sections, if their names differ.
 func (f *file) unique() error {
 	seen := map[string]bool{}
 	for _, s := range f.sections {
@@ -200,12 +201,12 @@ func (f *file) unique() error {
 		}
 		switch {
 		case key == ".maps" && s.name != ".maps":
-			return fmt.Errorf("it has an unusual section %s of maps", plain.Quote(s.name))
+			return fmt.Errorf("the name of its section %s isn't .maps", plain.Quote(s.name))
 		case key != "" && key != "maps" && seen[key]:
 			return fmt.Errorf("it has two sections for %s", key)
 		case s.flags()&elf.SHF_COMPRESSED != 0 && !debugName(s.name):
 			return fmt.Errorf("its section %s is compressed", plain.Quote(s.name))
-		case kind == elf.SHT_DYNSYM || kind == elf.SHT_SYMTAB_SHNDX:
+		case kind == elf.SHT_DYNSYM || kind == elf.SHT_SYMTAB_SHNDX || kind == elf.SHT_RELA: //nolint:misspell // its name in ELF
 			return fmt.Errorf("it has a section of the unusual type %s", kind)
 		case s.code() && (s.Addr != 0 || len(s.data)%instructionSize != 0):
 			return fmt.Errorf("its section %s isn't a sequence of instructions", plain.Quote(s.name))
@@ -214,6 +215,16 @@ func (f *file) unique() error {
 	}
 	if !seen["a symbol table"] {
 		return errors.New("it has no symbol table")
+	}
+	return f.checkRelocations()
+}
+
+// checkRelocations refuses relocations that the daemon's loader leaves out.
+func (f *file) checkRelocations() error {
+	for _, s := range f.sections {
+		if s.relocates() && (elf.SectionType(f.sections[s.Link].Type) != elf.SHT_SYMTAB || len(s.data)%relSize != 0) {
+			return fmt.Errorf("its relocations in section %s are unusual", plain.Quote(s.name))
+		}
 	}
 	return nil
 }
@@ -249,10 +260,11 @@ func (s *section) programs() bool {
 
 func (f *file) readSymbols() error {
 	seen := map[string]bool{}
-	for _, s := range f.sections {
+	for n, s := range f.sections {
 		if elf.SectionType(s.Type) != elf.SHT_SYMTAB {
 			continue
 		}
+		f.table = n
 		table := f.sections[s.Link]
 		if s.Entsize != symbolSize || len(s.data)%symbolSize != 0 || elf.SectionType(table.Type) != elf.SHT_STRTAB {
 			return errors.New("its symbol table is unusual")
@@ -269,6 +281,8 @@ func (f *file) readSymbols() error {
 			switch isMap := int(y.Shndx) < len(f.sections) && f.sections[y.Shndx].maps() && y.name != ""; {
 			case isMap && !mapName.MatchString(y.name):
 				return fmt.Errorf("the name of its map %s isn't one that the kernel accepts", plain.Quote(y.name))
+			case isMap && elf.ST_TYPE(y.Info) != elf.STT_OBJECT && elf.ST_TYPE(y.Info) != elf.STT_NOTYPE:
+				return fmt.Errorf("its map %s isn't a variable", plain.Quote(y.name))
 			case isMap && seen[y.name]:
 				return fmt.Errorf("it has two maps %s", plain.Quote(y.name))
 			case isMap:

@@ -103,39 +103,73 @@ func (s *section) variables() bool {
 // linked checks what the loader links to each program: it recognizes a function that it has linked by its offset, whatever
 // its section.
 func (a *adaption) linked() {
-	callees := make([][]int, len(a.code))
-	for n := range a.code {
-		a.references(&a.code[n], func(at uint64, to place) {
-			if callee, begins := functionAt(a.code, to); begins && !a.dropped[place{a.code[n].section, at}] {
-				callees[n] = append(callees[n], callee)
-			}
-		})
+	l := &linkage{adaption: a, callees: a.callees(), offsets: make([]int, len(a.code))}
+	numbers := map[uint64]int{}
+	for n, f := range a.code {
+		if _, known := numbers[f.offset]; !known {
+			numbers[f.offset] = len(numbers)
+		}
+		l.offsets[n] = numbers[f.offset]
 	}
+	l.at = make([]linkedFunction, len(numbers))
 	for n, f := range a.code {
 		if len(f.programs) == 0 {
 			continue
 		}
-		found, byOffset := []int{n}, map[uint64]int{}
-		for next := 0; next < len(found); next++ {
-			for _, callee := range callees[found[next]] {
-				other, known := byOffset[a.code[callee].offset]
-				switch {
-				case !known:
-					byOffset[a.code[callee].offset] = callee
-					found = append(found, callee)
-				case other != callee:
-					a.fail(f.section, f.offset, fmt.Sprintf("it calls functions at the same offset of the sections %s and %s, which the daemon confuses: declare one of them with __always_inline",
-						plain.Quote(a.sections[a.code[other].section].name), plain.Quote(a.sections[a.code[callee].section].name)))
-				}
+		if why := l.problem(n); why != "" {
+			a.references(&a.code[n], func(at uint64, _ place) { a.refuse(f.section, at, why) })
+		}
+	}
+}
+
+// callees returns the functions that each function refers to, without those that it refers to again.
+func (a *adaption) callees() [][]int {
+	callees, last := make([][]int, len(a.code)), make([]int, len(a.code))
+	for n := range a.code {
+		a.references(&a.code[n], func(at uint64, to place) {
+			callee, begins := functionAt(a.code, to)
+			if begins && last[callee] != n+1 && !a.dropped[place{a.code[n].section, at}] {
+				last[callee] = n + 1
+				callees[n] = append(callees[n], callee)
+			}
+		})
+	}
+	return callees
+}
+
+// linkage has what the loader links. All indexes of functions are those in adaption.code.
+type linkage struct {
+	*adaption
+
+	callees [][]int
+	// offsets has a number for the offset of each function, and at the function that was linked last with it.
+	offsets []int
+	at      []linkedFunction
+}
+
+// linkedFunction is a function that was linked to a program.
+type linkedFunction struct{ program, function int }
+
+// problem returns why the loader can't link a program, or nothing. It takes at most maxLinked steps for each function that
+// is linked.
+func (l *linkage) problem(program int) string {
+	found := []int{program}
+	for next := 0; next < len(found); next++ {
+		for _, callee := range l.callees[found[next]] {
+			switch at := &l.at[l.offsets[callee]]; {
+			case at.program != program+1:
+				*at = linkedFunction{program + 1, callee}
+				found = append(found, callee)
+			case at.function != callee:
+				return fmt.Sprintf("it calls functions at the same offset of the sections %s and %s, which the daemon confuses: declare one of them with __always_inline",
+					plain.Quote(l.sections[l.code[at.function].section].name), plain.Quote(l.sections[l.code[callee].section].name))
 			}
 			if len(found) > maxLinked {
-				a.references(&a.code[n], func(at uint64, _ place) {
-					a.refuse(f.section, at, fmt.Sprintf("it calls more than %d functions, which no kernel accepts", maxLinked-1))
-				})
-				break
+				return fmt.Sprintf("it calls more than %d functions, which no kernel accepts", maxLinked-1)
 			}
 		}
 	}
+	return ""
 }
 
 // refuse marks the programs that contain an instruction, as fail does, and has the loader ignore what it refers to.
@@ -163,12 +197,11 @@ func (a *adaption) drop() {
 	}
 	for i := range a.sections {
 		s := &a.sections[i]
-		size := s.relocationSize()
-		if size == 0 || len(a.dropped) == 0 {
+		if !s.relocates() || len(a.dropped) == 0 {
 			continue
 		}
 		var kept []byte
-		for entry := range slices.Chunk(s.data[:len(s.data)/size*size], size) {
+		for entry := range slices.Chunk(s.data, relSize) {
 			if !a.dropped[place{int(s.Info), a.order.Uint64(entry)}] {
 				kept = append(kept, entry...)
 			}

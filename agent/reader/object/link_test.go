@@ -153,3 +153,39 @@ func TestLinked(t *testing.T) {
 		}
 	}
 }
+
+// A function that refers to another one many times takes one step for each program that links it. Two functions at one
+// offset, and too many functions, end the search.
+func TestLinkedOnce(t *testing.T) {
+	const programs, many = 64, 10_000
+	symbols := []symbol{functionSymbol("hub", 4, 0, many), functionSymbol("called", 4, many, 1)}
+	var relocations, inText []elf.Rel64
+	for n := range uint64(programs) {
+		symbols = append(symbols, functionSymbol(fmt.Sprintf("f%d", n), 3, 2*n, 2))
+		relocations = append(relocations, elf.Rel64{Off: 2 * n * instructionSize, Info: elf.R_INFO(1, callRelocation)})
+	}
+	for n := range uint64(many) {
+		inText = append(inText, elf.Rel64{Off: n * instructionSize, Info: elf.R_INFO(2, callRelocation)})
+	}
+	f, err := parse(object(symbols,
+		code("kprobe", relocations, bytes.Repeat(slices.Concat(calls, exit), programs)...),
+		code(".text", inText, slices.Concat(bytes.Repeat(calls, many), exit)...),
+	))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.functions(); err != nil {
+		t.Fatal(err)
+	}
+	a := &adaption{file: f, unusable: map[string]string{}, dropped: map[place]bool{}}
+	steps := 0
+	for _, callees := range a.callees() {
+		steps += len(callees)
+	}
+	if steps != programs+1 {
+		t.Errorf("%d steps for %d calls of two functions, want %d", steps, programs+many, programs+1)
+	}
+	if a.linked(); len(a.unusable) != 0 {
+		t.Errorf("unusable %v", a.unusable)
+	}
+}

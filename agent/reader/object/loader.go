@@ -103,6 +103,9 @@ func (o *Object) Remarks() []string {
 		if entries := usualEntries(ebpf.MapType(m.Number)); m.MaxEntries == 0 && entries > 0 {
 			found = append(found, fmt.Sprintf("its map %s has no max_entries, so nodes create it with %d: to change that, set max_entries in the source", m.Name, entries))
 		}
+		if m.Unprintable {
+			found = append(found, fmt.Sprintf("its map %s has more than %d numbers in a key or a value, so nodes create it without types, and it can't be read as text", m.Name, maxPrinted))
+		}
 		if m.Filled {
 			found = append(found, fmt.Sprintf("its map %s has content, which the daemon doesn't write: until a program of yours writes it, it is empty, and tail calls through it do nothing", m.Name))
 		}

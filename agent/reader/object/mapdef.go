@@ -65,7 +65,7 @@ func (d *definition) fit() string {
 		d.valueSize = cmp.Or(d.valueSize, frame*deepestStack)
 	default:
 	}
-	if !d.typesFit() {
+	if !d.typesFit() || unprintable(d.key, d.value) {
 		d.untype()
 	}
 	d.entries = cmp.Or(d.entries, usualEntries(d.kind))
@@ -108,6 +108,78 @@ func (d *definition) typesFit() bool {
 	default:
 		return true
 	}
+}
+
+// unprintable reports whether the kernel would take too long to print an element of a map with keys and values of these
+// types. It prints all of it when the map is read as a file, and nothing ends the reader meanwhile. It prints each member of
+// a union, so a few bytes can have any number of values.
+func unprintable(key, value btf.Type) bool {
+	return countValues(key) > maxPrinted || countValues(value) > maxPrinted
+}
+
+const (
+	// maxPrinted is the maximum number of values in a key or a value of a map that has types. The kernel prints this many
+	// in a tenth of a second.
+	maxPrinted = 1 << 16
+	// maxNested is the kernel's limit for types in types (MAX_RESOLVE_DEPTH).
+	maxNested = 32
+)
+
+// countValues returns how many values the kernel prints for a type. It returns a number above maxPrinted for more than
+// that, and for a type that contains itself or is nested too deeply.
+func countValues(t btf.Type) uint64 {
+	const many = maxPrinted + 1
+	counted := map[btf.Type]uint64{}
+	var count func(t btf.Type, nested int) uint64
+	count = func(t btf.Type, nested int) uint64 {
+		t = btf.UnderlyingType(t)
+		if known, ok := counted[t]; ok {
+			return known
+		}
+		if nested > maxNested {
+			return many
+		}
+		counted[t] = many
+		var number uint64
+		for _, part := range parts(t) {
+			number = min(number+count(part.of, nested+1)*uint64(part.times), many)
+		}
+		counted[t] = max(number, 1)
+		return counted[t]
+	}
+	if t == nil {
+		return 0
+	}
+	return count(t, 0)
+}
+
+// part is a type that another type contains a number of times.
+type part struct {
+	of    btf.Type
+	times uint32
+}
+
+func parts(t btf.Type) []part {
+	var found []part
+	switch t := t.(type) {
+	case *btf.Array:
+		found = append(found, part{t.Type, t.Nelems})
+	case *btf.Struct:
+		for _, member := range t.Members {
+			found = append(found, part{member.Type, 1})
+		}
+	case *btf.Union:
+		for _, member := range t.Members {
+			found = append(found, part{member.Type, 1})
+		}
+	case *btf.Datasec:
+		for _, variable := range t.Vars {
+			found = append(found, part{variable.Type, 1})
+		}
+	case *btf.Var:
+		found = append(found, part{t.Type, 1})
+	}
+	return found
 }
 
 // definitions returns the maps that an object defines, by the index of their symbols.
@@ -275,20 +347,13 @@ func (a *adaption) fitMaps() error {
 
 // addSymbol adds a symbol without a name to the table.
 func (a *adaption) addSymbol(y elf.Sym64) {
-	for i := range a.sections {
-		if s := &a.sections[i]; elf.SectionType(s.Type) == elf.SHT_SYMTAB {
-			table, _ := binary.Append(s.data, a.order, y) // fails for no symbol
-			s.change(table)
-			a.symbols = append(a.symbols, symbol{Sym64: y})
-		}
-	}
+	table := &a.sections[a.table]
+	content, _ := binary.Append(table.data, a.order, y) // fails for no symbol
+	table.change(content)
+	a.symbols = append(a.symbols, symbol{Sym64: y})
 }
 
 // setSymbol changes a symbol in the table.
 func (a *adaption) setSymbol(n int, y elf.Sym64) {
-	for i := range a.sections {
-		if elf.SectionType(a.sections[i].Type) == elf.SHT_SYMTAB {
-			_, _ = binary.Encode(a.sections[i].data[n*symbolSize:], a.order, y) // the table is long enough
-		}
-	}
+	_, _ = binary.Encode(a.sections[a.table].data[n*symbolSize:], a.order, y) // the table is long enough
 }

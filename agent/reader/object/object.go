@@ -83,6 +83,9 @@ type Map struct {
 	PinnedByName bool `json:"pinnedByName,omitempty"`
 	// Filled means that the object has content for the map, such as the programs of tail calls.
 	Filled bool `json:"filled,omitempty"`
+	// Unprintable means that an element has so many numbers that nodes create the map without types, so it can't be read as
+	// text.
+	Unprintable bool `json:"unprintable,omitempty"`
 }
 
 // Values of Object.ByteOrder.
@@ -124,7 +127,7 @@ func read(content []byte) (*file, []byte, *Object, error) {
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if err := o.declared(readable); err != nil {
+	if err := o.declared(f, stripped, readable); err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		o.Maps, o.Globals, o.MapTypes, o.Unknown = []Map{}, []Variable{}, nil, plain.Text(first)
 	}
@@ -154,13 +157,13 @@ const structOpsSection = ".struct_ops"
 // readable returns the object in a form in which the library accepts maps with weak symbols, as those in libbpf's
 // usdt.bpf.h, and variables of the kernel that have a type. It has no variables of struct_ops.
 func (f *file) readable() ([]byte, error) {
-	a := &adaption{file: &file{content: f.content, order: f.order, header: f.header, sections: slices.Clone(f.sections), symbols: f.symbols}}
+	a := &adaption{file: &file{content: f.content, order: f.order, header: f.header, sections: slices.Clone(f.sections), symbols: f.symbols, table: f.table}}
 	for i := range a.sections {
 		s := &a.sections[i]
 		switch {
 		case elf.SectionType(s.Type) == elf.SHT_SYMTAB:
 			s.data = bytes.Clone(s.data)
-		case s.name == structOpsSection || s.relocationSize() != 0 && int(s.Info) < len(f.sections) && f.sections[s.Info].name == structOpsSection:
+		case s.name == structOpsSection || s.relocates() && int(s.Info) < len(f.sections) && f.sections[s.Info].name == structOpsSection:
 			*s = section{}
 		case s.name == ".BTF":
 			types, err := f.parseBTF(s.data)
@@ -180,9 +183,14 @@ func (f *file) readable() ([]byte, error) {
 	return a.strip()
 }
 
-// declared reads the maps and global variables.
-func (o *Object) declared(readable []byte) (err error) {
+// declared reads the maps and global variables. Their descriptions are the library's, and the types of maps, which policies
+// decide on, also include those that the daemon's loader finds.
+func (o *Object) declared(f *file, stripped, readable []byte) (err error) {
 	defer malformed(&err)
+	types, err := f.mapTypes(stripped)
+	if err != nil {
+		return err
+	}
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(readable))
 	if err != nil {
 		return err //nolint:wrapcheck // there is nothing to add
@@ -190,7 +198,6 @@ func (o *Object) declared(readable []byte) (err error) {
 	if len(spec.Maps) > maxFunctions || len(spec.Variables) > maxFunctions {
 		return fmt.Errorf("it has more than %d maps or variables", maxFunctions)
 	}
-	types := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(spec.Maps)) {
 		m := spec.Maps[name]
 		for inner := m; inner != nil; inner = inner.InnerMap {
@@ -198,7 +205,7 @@ func (o *Object) declared(readable []byte) (err error) {
 		}
 		// The compiler's data sections are also maps.
 		if !strings.HasPrefix(name, ".") {
-			o.Maps = append(o.Maps, Map{name, mapType(m.Type), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName, len(m.Contents) > 0})
+			o.Maps = append(o.Maps, Map{name, mapType(m.Type), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName, len(m.Contents) > 0, unprintable(m.Key, m.Value)})
 		}
 		if plain.Truncate(name, maxName) != name {
 			return fmt.Errorf("the name of its map %s has more than %d bytes, or isn't printable", plain.Quote(name), maxName)
@@ -210,6 +217,29 @@ func (o *Object) declared(readable []byte) (err error) {
 	slices.SortFunc(o.Globals, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
 	o.MapTypes = slices.Sorted(maps.Keys(types))
 	return nil
+}
+
+// mapTypes returns the types of the maps that the daemon's loader creates.
+func (f *file) mapTypes(stripped []byte) (map[string]bool, error) {
+	a, types := &adaption{file: f}, map[string]bool{}
+	if err := a.readTypes(stripped); err != nil {
+		return nil, err
+	}
+	defined, err := a.definitions()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range defined {
+		if !d.undefined {
+			types[mapType(d.kind)] = true
+		}
+	}
+	for i := range f.sections {
+		if s := &f.sections[i]; s.variables() && s.Size > 0 {
+			types[mapType(ebpf.Array)] = true
+		}
+	}
+	return types, nil
 }
 
 // malformed, when deferred, returns a panic as an error. Parsers that are libraries can panic on malicious input.

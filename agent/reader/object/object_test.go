@@ -89,12 +89,12 @@ func TestRead(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	described, err := Describe(compiled(t, "pinned.o"), withoutTypes(nil))
+	described, err := Describe(counting(t), withoutTypes(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	facts := described.Facts
-	if facts.Size != int64(len(described.Object)) || facts.Adapted.Kernel != "" || facts.Adapted.Digest != facts.Digest || len(facts.Functions) != 1 || facts.License == "" || len(facts.Maps) != 1 || !facts.Maps[0].Pinned {
+	if facts.Size != int64(len(described.Object)) || facts.Adapted.Kernel != "" || facts.Adapted.Digest != facts.Digest || len(facts.Functions) != 2 || facts.License == "" || len(facts.Maps) != 1 || !facts.Maps[0].Pinned {
 		t.Errorf("%+v", facts)
 	}
 	big := parsersOwn(t, "kfunc-eb.elf")
@@ -107,6 +107,25 @@ func TestDescribe(t *testing.T) {
 func everyObject(tb testing.TB) map[string][]byte {
 	tb.Helper()
 	compiled(tb, "xdp_pass.o")
+	return objectsHere(tb)
+}
+
+// addSeeds adds small objects to a fuzz test: assembled ones, and those of everyObject that are there.
+func addSeeds(f *testing.F) {
+	f.Helper()
+	for _, content := range objectsHere(f) {
+		if len(content) < 32<<10 {
+			f.Add(content)
+		}
+	}
+	f.Add(counting(f))
+	f.Add(assembled(f, defined("usual", ebpf.Array, true, number, nest(3, 3)), defined("unions", ebpf.Hash, false, nest(120, 3), number)))
+	f.Add(oldMap(ebpf.ProgramArray, elf.STT_OBJECT))
+	f.Add(hostile(4, 16))
+}
+
+func objectsHere(tb testing.TB) map[string][]byte {
+	tb.Helper()
 	own, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cilium/ebpf").Output()
 	if err != nil {
 		tb.Fatal(err)
@@ -295,7 +314,7 @@ func tags(content []byte) (map[string]string, error) {
 // changedObject returns an object in which change was called for each section header.
 func changedObject(t *testing.T, change func(i int, s *elf.Section64)) []byte {
 	t.Helper()
-	content := bytes.Clone(compiled(t, "globals.o"))
+	content := bytes.Clone(counting(t))
 	f, err := parse(content)
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +331,7 @@ func changedObject(t *testing.T, change func(i int, s *elf.Section64)) []byte {
 }
 
 func TestReadRefuses(t *testing.T) {
-	good := compiled(t, "globals.o")
+	good := counting(t)
 	with := func(at int, value byte) []byte {
 		content := bytes.Clone(good)
 		content[at] = value
@@ -320,7 +339,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 	// The compiler can't write such names, but an attacker can. Both the symbol and BTF have the name.
 	mapNamed := func(name string) []byte {
-		return bytes.ReplaceAll(compiled(t, "pinned.o"), []byte("pinned_flows"), append([]byte(name), make([]byte, 12-len(name))...))
+		return assembled(t, defined(name, ebpf.Hash, true, number, number))
 	}
 	for message, content := range map[string][]byte{
 		`its map "/run/.data/m"`:    mapNamed("/run/.data/m"),
@@ -375,8 +394,8 @@ func TestReadRefuses(t *testing.T) {
 		"has no programs": changedObject(t, func(_ int, s *elf.Section64) {
 			s.Flags &^= uint64(elf.SHF_EXECINSTR)
 		}),
-		`the code in its section "tracepoint`: changedSymbols(t, "globals.o", elf.ST_INFO(elf.STB_GLOBAL, elf.STT_NOTYPE)),
-		`has two maps "typed_ring"`:           bytes.ReplaceAll(compiled(t, "maps_for_libbpf.o"), []byte("typed_perf"), []byte("typed_ring")),
+		`the code in its section "tracepoint`: changedSymbols(t, elf.ST_INFO(elf.STB_GLOBAL, elf.STT_NOTYPE)),
+		`has two maps "twice"`:                assembled(t, defined("twice", ebpf.Hash, false, number, number), defined("twice", ebpf.Array, false, number, number)),
 	} {
 		if o, err := Read(content); err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("%+v, %v, want %q", o, err, message)
@@ -384,10 +403,63 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// oldMap returns an object with a program and the map m, in the form before libbpf's.
+func oldMap(kind ebpf.MapType, symbolKind elf.SymType) []byte {
+	content, _ := binary.Append(nil, binary.LittleEndian, []uint32{uint32(kind), 4, 4, 1, 0})
+	return object([]symbol{
+		functionSymbol("f", 3, 0, 1), {elf.Sym64{Info: elf.ST_INFO(elf.STB_GLOBAL, symbolKind), Shndx: 4, Size: legacySize}, "m"},
+	}, code("kprobe", nil, exit...), written{name: "maps", kind: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, content: content})
+}
+
+// Policies get the type of each map that the daemon's loader creates: it makes a map of each symbol in a section of maps.
+func TestTypesOfMaps(t *testing.T) {
+	for kind, accepted := range map[elf.SymType]bool{elf.STT_OBJECT: true, elf.STT_NOTYPE: true, elf.STT_FUNC: false, elf.STT_TLS: false, elf.STT_COMMON: false, 11: false} {
+		o, err := Read(oldMap(ebpf.ProgramArray, kind))
+		if !accepted {
+			if err == nil || err.Error() != `its map "m" isn't a variable` {
+				t.Errorf("%s: %+v, %v", kind, o, err)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(o.MapTypes, []string{"prog_array"}) || o.Unknown != "" {
+			t.Errorf("%s: %+v, %v", kind, o, err)
+		}
+	}
+}
+
+// The daemon's loader and other readers use other relocations than the usual ones differently.
+func TestUnusualRelocations(t *testing.T) {
+	usual := linkObject(calls, elf.Rel64{Info: elf.R_INFO(toFunction, callRelocation)})
+	if _, err := Read(usual); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(s *elf.Section64)
+		want   string
+	}{
+		"of another table":  {func(s *elf.Section64) { s.Link = 1 }, `its relocations in section ".relkprobe" are unusual`},
+		"of no table":       {func(s *elf.Section64) { s.Link = 0 }, `its relocations in section ".relkprobe" are unusual`},
+		"in another form":   {func(s *elf.Section64) { s.Type = uint32(elf.SHT_RELA) }, "it has a section of the unusual type SHT_RELA"}, //nolint:misspell // its name in ELF
+		"that aren't whole": {func(s *elf.Section64) { s.Size-- }, `its relocations in section ".relkprobe" are unusual`},
+	} {
+		content := bytes.Clone(usual)
+		f, err := parse(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		index, _ := f.section(".relkprobe")
+		c.change(&f.sections[index].Section64)
+		_, _ = binary.Encode(content[f.header.Shoff+uint64(index)*sectionSize:], f.order, f.sections[index].Section64)
+		if _, err := Read(content); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
 // changedSymbols returns an object whose functions have symbols with other types or bindings.
-func changedSymbols(t *testing.T, name string, info byte) []byte {
+func changedSymbols(t *testing.T, info byte) []byte {
 	t.Helper()
-	content := bytes.Clone(compiled(t, name))
+	content := bytes.Clone(counting(t))
 	f, err := parse(content)
 	if err != nil {
 		t.Fatal(err)
@@ -408,11 +480,11 @@ func changedSymbols(t *testing.T, name string, info byte) []byte {
 // The daemon's loader also loads a function with a local symbol, so it has to be in the
 // list, and what it calls too.
 func TestLocalFunctions(t *testing.T) {
-	want, err := Read(compiled(t, "go-app-counter.o"))
+	want, err := Read(counting(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := changedSymbols(t, "go-app-counter.o", elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC))
+	content := changedSymbols(t, elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC))
 	got, err := Read(content)
 	if err != nil || !reflect.DeepEqual(got.Programs, want.Programs) || !slices.Equal(got.Helpers, want.Helpers) {
 		t.Errorf("%+v, %v", got, err)
@@ -440,11 +512,7 @@ func TestUnknown(t *testing.T) {
 // FuzzRead checks that no file makes Read or Strip panic, that a stripped file reads the
 // same, and that the descriptions of variables are consistent.
 func FuzzRead(f *testing.F) {
-	for _, content := range everyObject(f) {
-		if len(content) < 32<<10 {
-			f.Add(content)
-		}
-	}
+	addSeeds(f)
 	f.Fuzz(func(t *testing.T, content []byte) {
 		o, err := Read(content)
 		stripped, failed := Strip(content)

@@ -87,7 +87,7 @@ func (f *file) debug() (map[int]bool, error) {
 		removed[i] = true
 	}
 	for i, s := range f.sections {
-		if s.relocationSize() != 0 && removed[int(s.Info)] {
+		if s.relocates() && removed[int(s.Info)] {
 			removed[i] = true
 		}
 	}

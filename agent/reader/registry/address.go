@@ -53,14 +53,36 @@ func (t *Transport) allowedName(ctx context.Context, host string) error {
 
 func canonical(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
-// allowed returns an error for an address of this machine, or one that is only valid on
-// its links, such as that of a cloud's metadata service. This process runs in the host's
-// network namespace, so such an address would lead to services that are only for the node.
+// metadata are the addresses of clouds' metadata services that aren't link-local: those of Amazon and Google with IPv6, and
+// those of Alibaba, Microsoft, and Oracle.
+var metadata = []netip.Addr{
+	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"), netip.MustParseAddr("100.100.100.200"),
+	netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
+}
+
+// translated are the prefixes of IPv4 addresses that a gateway translates (NAT64, RFC 6052 and RFC 8215), and embedded is
+// the one of those that nothing does (RFC 4291).
+var (
+	translated = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48")}
+	embedded   = netip.MustParsePrefix("::/96")
+)
+
+// allowed returns an error for an address of this machine, one that is only valid on its links, and one of a cloud's metadata
+// service. This process runs in the host's network namespace, so such an address would lead to services that are only for
+// the node.
 func allowed(address netip.Addr) error {
 	address = address.Unmap().WithZone("")
-	special := address.IsLoopback() || address.IsUnspecified() || address.IsMulticast() || address.IsLinkLocalUnicast() ||
-		address.Is4() && address.As4()[0] == 0 || !address.IsValid()
-	if special || own(address) {
+	inner := address
+	if slices.ContainsFunc(translated, func(p netip.Prefix) bool { return p.Contains(address) }) {
+		b := address.As16()
+		inner = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	special := inner.IsLoopback() || inner.IsUnspecified() || inner.IsMulticast() || inner.IsLinkLocalUnicast() ||
+		inner.Is4() && inner.As4()[0] == 0 || embedded.Contains(inner) || !inner.IsValid()
+	switch {
+	case slices.Contains(metadata, inner):
+		return &refusedError{fmt.Sprintf("leads to %s, which is an address of a cloud's metadata service", address)}
+	case special || own(inner):
 		return &refusedError{fmt.Sprintf("leads to %s, which is an address of this machine or its links", address)}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"syscall"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
@@ -60,12 +61,33 @@ func (r *Repository) status(status int) error {
 		if r.authenticated {
 			return fmt.Errorf("registry %s refuses the credentials (status %d %s)", host, status, http.StatusText(status))
 		}
-		return fmt.Errorf("registry %s requires credentials (status %d %s)", host, status, http.StatusText(status))
-	case http.StatusTooManyRequests:
-		return fmt.Errorf("registry %s limits the number of requests (status %d %s)", host, status, http.StatusText(status))
+		return &NeedsCredentialsError{fmt.Errorf("registry %s requires credentials (status %d %s)", host, status, http.StatusText(status))}
 	}
-	return fmt.Errorf("registry %s answers with status %d %s", host, status, http.StatusText(status))
+	does := "answers with status %d %s"
+	if status == http.StatusTooManyRequests {
+		does = "limits the number of requests (status %d %s)"
+	}
+	err := fmt.Errorf("registry %s "+does, host, status, http.StatusText(status))
+	if wait := time.Duration(r.wire.wait.Load()); isBusy(status) && wait > 0 {
+		return &BusyError{err, wait}
+	}
+	return err
 }
+
+// NeedsCredentialsError means that a registry refuses requests without credentials.
+type NeedsCredentialsError struct{ error }
+
+func (e *NeedsCredentialsError) Unwrap() error { return e.error }
+
+// BusyError means that a registry asked to wait.
+type BusyError struct {
+	error
+
+	// Wait is how long.
+	Wait time.Duration
+}
+
+func (e *BusyError) Unwrap() error { return e.error }
 
 // innermost returns the cause of an error, without the requests around it.
 func innermost(err *url.Error) error {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,8 @@ const (
 	headerDeadline = 5 * time.Second
 	// maxHeaders is the maximum size of a response's headers, in bytes.
 	maxHeaders = 64 << 10
+	// maxWait is how long a registry that says that it is busy isn't asked, at most.
+	maxWait = time.Hour
 	// maxRedirects is the maximum number of redirects for a request.
 	maxRedirects = 5
 	// grace is how long a response may take regardless of its size. Afterwards, it must
@@ -63,6 +66,8 @@ type Transport struct {
 	host    string // without the port
 	limit   int64
 	proxies sync.Map // addresses of proxies
+	// wait is how long the registry asked to wait, in a response that says that it is busy.
+	wait atomic.Int64 // time.Duration
 }
 
 // NewTransport returns a transport for the registry with the given host, which can have a
@@ -109,6 +114,9 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 				limit = own
 			}
 			response.Body = http.MaxBytesReader(nil, response.Body, limit)
+			if isBusy(response.StatusCode) {
+				t.wait.Store(int64(retryAfter(response.Header.Get("Retry-After"), time.Now())))
+			}
 			return response, nil
 		}
 		_ = response.Body.Close() // it isn't read
@@ -124,6 +132,23 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 var redirects3xx = map[int]bool{
 	http.StatusMovedPermanently: true, http.StatusFound: true, http.StatusSeeOther: true,
 	http.StatusTemporaryRedirect: true, http.StatusPermanentRedirect: true,
+}
+
+// isBusy reports whether a status can come with the time at which the server accepts requests again.
+func isBusy(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+}
+
+// retryAfter parses the header of that name (RFC 9110): a number of seconds, or a date. It returns at most maxWait, and 0 for
+// what isn't valid or is over.
+func retryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxWait)
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return max(0, min(at.Sub(now), maxWait))
+	}
+	return 0
 }
 
 // redirected returns the request for the target of a redirect.

@@ -4,6 +4,7 @@
 package registry
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"io"
@@ -14,8 +15,10 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
@@ -141,6 +144,12 @@ func TestAllowed(t *testing.T) {
 	for address, want := range map[string]bool{
 		"10.0.0.1": true, "192.0.2.1": true, "2001:db8::1": true, "127.1.2.3": false, "0.1.2.3": false, "169.254.1.1": false,
 		"fe80::1": false, "ff02::1": false, "::": false, "::1": false, "::ffff:169.254.169.254": false,
+		// Metadata services of clouds.
+		"fd00:ec2::254": false, "fd20:ce::254": false, "100.100.100.200": false, "168.63.129.16": false, "192.0.0.192": false,
+		"fd00:ec2::253": true, "100.100.100.201": true,
+		// IPv4 addresses within IPv6.
+		"64:ff9b::192.0.2.1": true, "64:ff9b::169.254.169.254": false, "64:ff9b::127.0.0.1": false, "64:ff9b::100.100.100.200": false, "64:ff9b:1::169.254.169.254": false,
+		"::169.254.169.254": false, "::192.0.2.1": false,
 	} {
 		if got := allowed(netip.MustParseAddr(address)) == nil; got != want {
 			t.Errorf("%s: %v", address, got)
@@ -184,22 +193,35 @@ func TestProxy(t *testing.T) {
 
 // A registry that sends a byte at a time holds the process for seconds only.
 func TestDrip(t *testing.T) {
-	server := serve(t, func(w http.ResponseWriter, q *http.Request) {
-		flusher, ok := w.(http.Flusher)
-		for tick := time.NewTicker(50 * time.Millisecond); ok; {
-			_, _ = io.WriteString(w, "x")
-			flusher.Flush()
-			select {
-			case <-tick.C:
-			case <-q.Context().Done():
-				return
-			}
-		}
-	})
-	start := time.Now()
-	_, err := get(t, to(t, server), server.URL)
-	if took := time.Since(start); err == nil || err.Error() != "the registry is too slow" || took > 2*grace {
-		t.Errorf("%v after %s", err, took)
+	for name, c := range map[string]struct {
+		size int // of what arrives twenty times a second, in bytes
+		slow bool
+	}{"a byte": {1, true}, "less than the rate": {minRate / 40, true}, "more than the rate": {minRate / 10, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				body, server := io.Pipe()
+				var sender sync.WaitGroup
+				defer sender.Wait()
+				sender.Go(func() {
+					for range 600 { // half a minute
+						if _, err := server.Write(make([]byte, c.size)); err != nil {
+							return
+						}
+						<-time.After(50 * time.Millisecond)
+					}
+					_ = server.Close()
+				})
+				start, canceled := time.Now(), false
+				_, err := io.ReadAll(pace(body, func() {
+					canceled = true
+					_ = body.CloseWithError(context.Canceled)
+				}))
+				took := time.Since(start)
+				if c.slow && (err == nil || err.Error() != "the registry is too slow" || !canceled || took < grace || took > 2*grace) || !c.slow && (err != nil || canceled) {
+					t.Errorf("%v after %s, canceled: %t", err, took, canceled)
+				}
+			})
+		})
 	}
 }
 
@@ -219,12 +241,26 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// The header has a number of seconds, or a date.
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for header, want := range map[string]time.Duration{
+		"": 0, "0": 0, "120": 2 * time.Minute, "-1": 0, "1.5": 0, "4294967295": maxWait, "99999999999999999999": 0, "x": 0,
+		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Minute).Format(http.TimeFormat): 0, now.AddDate(1, 0, 0).Format(http.TimeFormat): maxWait,
+	} {
+		if got := retryAfter(header, now); got != want {
+			t.Errorf("%q: %s, want %s", header, got, want)
+		}
+	}
+}
+
 // Users are told what is wrong, without addresses and bodies.
 func TestTold(t *testing.T) {
 	r, err := parse("registry.example/acme/xdp:v1")
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.wire = NewTransport(r.name.RegistryStr(), Options{})
 	const host = "registry registry.example:443"
 	wrapped := func(err error) error { return &url.Error{Op: "Get", URL: "https://x/?token=s3cr3t", Err: err} }
 	for want, err := range map[string]error{

@@ -24,6 +24,9 @@ var denied = []uint32{
 	unix.SYS_EXECVE, unix.SYS_EXECVEAT,
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
 	unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PIDFD_SEND_SIGNAL,
+	unix.SYS_SETPGID, unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET,
+	unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR,
+	unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
 	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_REBOOT,
 	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
@@ -32,32 +35,80 @@ var denied = []uint32{
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 }
 
+// argumentRule is about an argument of a system call, by its index. The call fails if the argument has one of the values or,
+// if only is set, another one. The kernel uses the lower halves of these arguments.
+type argumentRule struct {
+	number uint32
+	index  uint32
+	values []uint32
+	only   bool
+}
+
+// ownerRequests are ioctl's requests for what fcntl does with F_SETOWN: FIOSETOWN and SIOCSPGRP in asm-generic/sockios.h.
+var ownerRequests = []uint32{0x8901, 0x8902}
+
+// argumentRules returns the rules for a process.
+func argumentRules(pid uint32) []argumentRule {
+	return []argumentRule{
+		{unix.SYS_SOCKET, 0, []uint32{unix.AF_UNIX}, false},
+		// The owner of a file gets its signals, of any kind.
+		{unix.SYS_FCNTL, 1, []uint32{unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG}, false},
+		{unix.SYS_IOCTL, 1, ownerRequests, false},
+		// The runtime reads and sets the limits of this process, where 0 is this one, and signals its own threads.
+		{unix.SYS_PRLIMIT64, 0, []uint32{0, pid}, true},
+		{unix.SYS_TGKILL, 0, []uint32{pid}, true},
+	}
+}
+
 // Offsets in struct seccomp_data: the number of the system call, the architecture, and
-// the first argument. firstX32 is the first number of the x32 variants on amd64.
+// the first argument. Each argument has argumentSize bytes. firstX32 is the first number of the
+// x32 variants on amd64.
 const (
-	atNumber   = 0
-	atArch     = 4
-	atArgument = 16
-	firstX32   = 0x40000000
+	atNumber     = 0
+	atArch       = 4
+	atArgument   = 16
+	argumentSize = 8
+	firstX32     = 0x40000000
 )
+
+// refuse is the label of a jump to the refusal. Others are numbers of instructions to jump over.
+const refuse = 255
+
+func load(at uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+}
+
+func equal(value uint32, then, otherwise uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: then, Jf: otherwise, K: value}
+}
+
+// instructions returns the instructions that check a rule. The number of the system call is loaded before and after them.
+func (r argumentRule) instructions() []unix.SockFilter {
+	at := uint32(atArgument) + argumentSize*r.index
+	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
+		at += 4 // the lower half is after the higher one
+	}
+	count := uint8(len(r.values)) //nolint:gosec // a few
+	checks := []unix.SockFilter{equal(r.number, 0, count+2), load(at)}
+	for i, value := range r.values {
+		left := count - 1 - uint8(i)
+		switch {
+		case !r.only:
+			checks = append(checks, equal(value, refuse, 0))
+		case left > 0:
+			checks = append(checks, equal(value, left, 0))
+		default:
+			checks = append(checks, equal(value, 0, refuse))
+		}
+	}
+	return append(checks, load(atNumber))
+}
 
 // filter returns the program that the kernel runs for each system call of a process.
 func filter(pid int) []unix.SockFilter {
 	arch, known := architectures[runtime.GOARCH]
 	if !known {
 		return nil
-	}
-	argument := uint32(atArgument)
-	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
-		argument += 4 // the lower half is after the higher one
-	}
-	// Labels of jumps: to the next instruction, over some of them, or to the refusal.
-	const refuse = 255
-	load := func(at uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
-	}
-	equal := func(value uint32, then, otherwise uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: then, Jf: otherwise, K: value}
 	}
 	program := []unix.SockFilter{
 		load(atArch),
@@ -68,15 +119,10 @@ func filter(pid int) []unix.SockFilter {
 	for _, number := range denied {
 		program = append(program, equal(number, refuse, 0))
 	}
+	for _, rule := range argumentRules(uint32(pid)) { //nolint:gosec // not negative
+		program = append(program, rule.instructions()...)
+	}
 	program = append(program,
-		equal(unix.SYS_SOCKET, 0, 3),
-		load(argument),
-		equal(unix.AF_UNIX, refuse, 0),
-		load(atNumber),
-		// Go's runtime signals its own threads.
-		equal(unix.SYS_TGKILL, 0, 2),
-		load(argument),
-		equal(uint32(pid), 0, refuse), //nolint:gosec // not negative
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
 	)

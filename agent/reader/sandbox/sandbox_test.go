@@ -66,6 +66,19 @@ func (p paths) try() map[string]string {
 	note("socket", err)
 	note("execute", exec.CommandContext(ctx, "/bin/true").Run())
 	note("kill", syscall.Kill(os.Getppid(), 0))
+	// Limits of the parent end it, and so does a signal of a file that it owns.
+	note("limits of another process", unix.Prlimit(os.Getppid(), unix.RLIMIT_CPU, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}, nil))
+	note("own limits", unix.Prlimit(0, unix.RLIMIT_CORE, &unix.Rlimit{}, nil))
+	note("own limits by id", unix.Prlimit(os.Getpid(), unix.RLIMIT_CORE, nil, &unix.Rlimit{}))
+	for what, command := range map[string]int{"owner": unix.F_SETOWN, "owner with a type": unix.F_SETOWN_EX, "signal": unix.F_SETSIG} {
+		_, err := unix.FcntlInt(0, command, 0)
+		note(what, err)
+	}
+	note("owner by ioctl", unix.IoctlSetPointerInt(0, 0x8901, 0))
+	_, err = unix.FcntlInt(1, unix.F_GETFL, 0)
+	note("flags", err)
+	note("priority", unix.Setpriority(unix.PRIO_PROCESS, os.Getppid(), 0))
+	note("processors", unix.SchedSetaffinity(os.Getppid(), &unix.CPUSet{1}))
 	_, _, errno := unix.Syscall(unix.SYS_BPF, 0, 0, 0)
 	note("bpf", errnoOf(errno))
 	_, _, errno = unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
@@ -136,7 +149,8 @@ func TestEnter(t *testing.T) {
 	}
 	for what, want := range map[string]string{
 		"read": "denied", "write": "denied", "certificates": "", "read what is allowed": "", "socket": "denied", "execute": "denied", "kill": "denied", "bpf": "denied",
-		"io_uring": "denied", "mount": "denied", "thread": "denied", "network": "", "names": "",
+		"limits of another process": "denied", "own limits": "", "own limits by id": "", "owner": "denied", "owner with a type": "denied", "signal": "denied",
+		"owner by ioctl": "denied", "flags": "", "priority": "denied", "processors": "denied", "io_uring": "denied", "mount": "denied", "thread": "denied", "network": "", "names": "",
 	} {
 		if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 && (what == "read" || what == "write") {
 			t.Logf("%s: %q, because this kernel has no Landlock", what, got[what])

@@ -47,7 +47,7 @@ type Command struct {
 // Published are the commands whose images a release publishes.
 var Published = []Command{
 	{Repository: "bpfman-operator", Binary: "bpfman-operator", User: "65532:65532"},
-	{Repository: "bpfman-agent", Binary: "bpfman-agent", Others: []string{"bpfman-reader", "bpfman-ns"}},
+	{Repository: "bpfman-agent", Binary: "bpfman-agent", Others: []string{"bpfman-reader", "bpfman-ns", "bpfman-probe"}},
 	{Repository: "bpfman-csi", Binary: "bpfman-csi"},
 	{Repository: "bpfman-inspector", Binary: "bpfman-inspector"},
 	{Repository: "bpfman-counters", Binary: "counters", User: "65534:65534"},

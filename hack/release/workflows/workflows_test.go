@@ -7,6 +7,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"fmt"
 	"iter"
 	"maps"
 	"os"
@@ -41,6 +42,7 @@ type job struct {
 	TimeoutMinutes int               `json:"timeout-minutes"`
 	Permissions    map[string]string `json:"permissions"`
 	Outputs        map[string]string `json:"outputs"`
+	Concurrency    map[string]any    `json:"concurrency"`
 	Env            map[string]string `json:"env"`
 	Container      map[string]string `json:"container"`
 	With           map[string]any    `json:"with"`
@@ -186,6 +188,36 @@ func TestSteps_TakeExpressionsFromTheirEnvironment(t *testing.T) {
 	}
 }
 
+// A newer run of a concurrency group cancels a pending one, so each group with a release has only runs of its tag.
+func TestConcurrency_CancelsNoRelease(t *testing.T) {
+	workflows := readWorkflows(t)
+	for _, file := range []string{"docs.yaml", "release.yaml"} { // those that run for tags
+		w := workflows[file]
+		groups := []any{w.Concurrency["group"]}
+		for _, j := range w.Jobs {
+			groups = append(groups, j.Concurrency["group"])
+		}
+		for _, group := range groups {
+			if group != nil && !strings.HasSuffix(fmt.Sprint(group), "${{ github.ref }}") {
+				t.Errorf("%s: group %v", file, group)
+			}
+		}
+	}
+}
+
+// Each language with code of ours is analyzed.
+func TestCodeQL_AnalyzesEachLanguage(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, ".github/workflows/security.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, language := range []string{"go", "actions", "python", "javascript-typescript"} {
+		if !strings.Contains(string(content), "{language: "+language+", ") {
+			t.Errorf("%s isn't analyzed", language)
+		}
+	}
+}
+
 func TestJobs_EndAndMayDoNoMoreThanTheyNeed(t *testing.T) {
 	may := map[string]map[string]string{
 		"docs.yaml/publish":       {"contents": "write"},
@@ -241,7 +273,7 @@ func TestNightly_RunsTheSlowTests(t *testing.T) {
 	}
 	_, recipe, _ := strings.Cut(string(content), "\ntest-slow:")
 	recipe, _, _ = strings.Cut(recipe, "\n\n")
-	slow := regexp.MustCompile(`(?m)^\t@\$\(MAKE\) --no-print-directory (.*)$`).FindAllStringSubmatch(recipe, -1)
+	slow := regexp.MustCompile(`"?(test-[^ "]+(?: [A-Z_]+=[^ "]*)?)`).FindAllStringSubmatch(recipe[strings.Index(recipe, "parts.sh"):], -1)
 	if len(slow) < 10 {
 		t.Fatalf("make test-slow runs %q", slow)
 	}

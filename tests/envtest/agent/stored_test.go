@@ -305,17 +305,13 @@ func (n *node) upstreams(others []*unstructured.Unstructured) {
 	for _, k := range v1alpha1.UserKinds {
 		kinds[k.Name] = k
 	}
-	failed, unread := v1alpha1.ProgramReconcileError, "cannot unmarshal number -1"
+	failed := v1alpha1.ProgramReconcileError
 	var all []*unstructured.Unstructured
 	for i, c := range []struct {
 		kind, member, change string
 		condition            v1alpha1.ProgramConditionType
 		words                string
 	}{
-		{"KprobeProgram", "", `{"offset":-1}`, failed, unread},
-		{"UprobeProgram", "", `{"offset":-1}`, failed, unread},
-		{"UprobeNsProgram", "", `{"offset":-1}`, failed, unread},
-		{"BpfApplication", "Uprobe", `{"programs":[{"type":"Uprobe","uprobe":{"bpffunctionname":"f","target":"libc","offset":-1}}]}`, failed, unread},
 		{"XdpProgram", "", `{"bytecode":{"path":null}}`, failed, "bytecode has neither an image nor a path"},
 		{"XdpProgram", "", `{"bytecode":{"path":""}}`, failed, "bytecode.path is empty"},
 		{"XdpProgram", "", `{"bytecode":{"path":null,"image":{"url":""}}}`, failed, "bytecode.image.url is empty"},

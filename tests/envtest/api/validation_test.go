@@ -103,7 +103,7 @@ var (
 		{`{"func_name":""}`, ``},
 	}
 	offsetRules = []validation{
-		{`{"offset":-1}`, ``},
+		{`{"offset":-1}`, `spec.offset: Invalid value`},
 		{`{"offset":"1"}`, `spec.offset: Invalid value`},
 		{`{"offset":0}`, ``},
 		{`{"offset":9223372036854775807}`, ``},
@@ -229,7 +229,7 @@ func memberRules(types []string, more string) []validation {
 var clusterOnlyMemberRules = []validation{
 	{program("Kprobe", member("kprobe", `,"offset":4`)), ``},
 	{program("Kprobe", member("kprobe", `,"offset":4,"retprobe":true`)), ``},
-	{program("Kprobe", member("kprobe", `,"offset":-4`)), ``},
+	{program("Kprobe", member("kprobe", `,"offset":-4`)), `offset: Invalid value`},
 	{program("Kretprobe", member("kretprobe", `,"offset":0`)), ``},
 	{program("Kretprobe", member("kretprobe", `,"retprobe":true`)), ``},
 	{program("Kretprobe", member("kretprobe", `,"offset":4`)), ``},

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -283,11 +284,42 @@ func TestInstallAndUninstall(t *testing.T) {
 			t.Errorf("%s isn't marked once it is installed", name)
 		}
 	}
+	t.Run("a Helm release of another namespace stays", func(t *testing.T) { c.keepsOtherReleases(t, whole) })
 	c.create(t, program("bpfman.io.operator/finalizer"))
 	if said, err := c.run(t, nil, "uninstall.sh", "--definitions"); err != nil {
 		t.Fatalf("uninstall.sh --definitions: %v\n%s", err, said)
 	}
 	c.awaitGone(t)
+}
+
+// keepsOtherReleases checks that nothing is deleted while a release runs that the script doesn't uninstall.
+func (c *cluster) keepsOtherReleases(t *testing.T, whole []byte) {
+	t.Helper()
+	labels := map[string]string{"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/name": "bpfman-operator"}
+	other := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "bpfman-operator", Labels: labels,
+			Annotations: map[string]string{"meta.helm.sh/release-name": "ebpf", "meta.helm.sh/release-namespace": "default"},
+		},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "operator", Image: "operator"}}}},
+		},
+	}
+	must.Succeed(t, c.Create(t.Context(), other))
+	before := c.everything(t)
+	for _, argument := range []string{"--helm", "-"} {
+		said, err := c.run(t, whole, "uninstall.sh", argument)
+		for _, expected := range []string{"nothing is deleted", "helm uninstall ebpf --namespace default", c.Config.Host} {
+			if err == nil || !strings.Contains(said, expected) {
+				t.Errorf("uninstall.sh %s: %v, without %q:\n%s", argument, err, expected, said)
+			}
+		}
+	}
+	if after := c.everything(t); !slices.Equal(before, after) {
+		t.Errorf("something changed:\n%q\n%q", before, after)
+	}
+	must.Succeed(t, c.Delete(t.Context(), other))
 }
 
 // failsToRun waits for bpfman, whose only pod can't start.

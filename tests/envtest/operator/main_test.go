@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
@@ -39,8 +40,10 @@ func TestMain(m *testing.M) {
 
 var (
 	start = sync.OnceValues(deployAndRun)
-	// ended receives the operator's error if it ends before the tests.
+	// ended receives the operator's error when it ends.
 	ended = make(chan error, 1)
+	// stop ends the operator.
+	stop context.CancelFunc
 	// config is the administrator's configuration. It is set before the start.
 	config *rest.Config
 )
@@ -81,12 +84,27 @@ func deployAndRun() (client.Client, error) {
 	if err := envtest.Apply(ctx, c, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"); err != nil {
 		return nil, err
 	}
+	return c, run()
+}
+
+// run starts an operator.
+func run() error {
 	mgr, err := operator.New(envtest.As(config, namespace, "bpfman-operator"), operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0", LeaderElection: true})
 	if err != nil {
-		return nil, err
+		return err
 	}
+	var ctx context.Context
+	ctx, stop = context.WithCancel(context.Background())
 	go func() { ended <- mgr.Start(ctx) }()
-	return c, nil
+	return nil
+}
+
+// restart ends the operator, and starts another one.
+func restart(t *testing.T) {
+	t.Helper()
+	stop()
+	must.Succeed(t, <-ended)
+	must.Succeed(t, run())
 }
 
 func gone(c client.Client, object client.Object) func(context.Context) error {

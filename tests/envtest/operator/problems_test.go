@@ -10,9 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/nodes"
@@ -73,4 +75,47 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 	agent.Ready = true
 	become(agent)
 	says()
+}
+
+// If the API server refuses the pods of the DaemonSet, the ConfigMap has its reason, until the pods are there.
+func TestRefusedNodePods(t *testing.T) {
+	c := cluster(t)
+	daemonSet := &appsv1.DaemonSet{}
+	envtest.Eventually(t, "the DaemonSet is deployed", func(ctx context.Context) error {
+		return c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: deploy.DaemonSetName}, daemonSet)
+	})
+	schedule := func(current int32) {
+		t.Helper()
+		envtest.Eventually(t, "the DaemonSet has a status", func(ctx context.Context) error {
+			if err := c.Get(ctx, client.ObjectKeyFromObject(daemonSet), daemonSet); err != nil {
+				return err
+			}
+			daemonSet.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 1, CurrentNumberScheduled: current}
+			return c.Status().Update(ctx, daemonSet)
+		})
+	}
+	schedule(0)
+	create(t, c, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "refused"}, Type: corev1.EventTypeWarning, Reason: "FailedCreate", LastTimestamp: metav1.Now(),
+		InvolvedObject: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: namespace, Name: daemonSet.Name, UID: daemonSet.UID},
+		Message:        `Error creating: pods "bpfman-daemon-x7k2p" is forbidden: exceeded quota: small`,
+	})
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deploy.ConfigMapName}}
+	const refused = `the API server refuses pods of DaemonSet bpfman-daemon: pods "bpfman-daemon" is forbidden: exceeded quota: small`
+	says := func(want bool) {
+		t.Helper()
+		envtest.Eventually(t, fmt.Sprintf("the ConfigMap says that pods are refused: %v", want), func(ctx context.Context) error {
+			if err := c.Get(ctx, client.ObjectKeyFromObject(configMap), configMap); err != nil {
+				return err
+			}
+			if got := configMap.Annotations[nodes.Annotation]; strings.Contains(got, refused) != want {
+				return fmt.Errorf("it says %q", got)
+			}
+			return nil
+		})
+	}
+	says(true)
+	envtest.Eventually(t, "an Event says so", hasEvent(c, configMap, nodes.ReasonProblem, func(note string) bool { return strings.Contains(note, refused) }))
+	schedule(1)
+	says(false)
 }

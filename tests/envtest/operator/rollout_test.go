@@ -285,6 +285,33 @@ func TestRolloutHalts(t *testing.T) {
 	f.is(v1alpha1.RolloutComplete, "good,good,good,good", "")
 }
 
+// An operator that restarts finds a halted rollout as the former one left it, and writes nothing.
+func TestRolloutStaysHaltedAfterRestarts(t *testing.T) {
+	f := newFleet(t, "restarts", 3)
+	f.policy("restarts", func(s *v1alpha1.RolloutPolicySpec) { s.Steps[0].UntilResumed, s.Steps[1].UntilResumed = false, false })
+	f.object.Spec.GlobalData = map[string][]byte{"limit": {1}}
+	f.object.Annotations = map[string]string{v1alpha1.AnnotationRestartedAt: "now"}
+	create(t, f.c, f.object)
+	f.is(v1alpha1.RolloutComplete, "v1,v1,v1", "")
+	f.breaks = func(function, _ string) bool { return function == "bad" }
+	f.edit(func() { f.object.Spec.BpfFunctionName = "bad" })
+	f.is(v1alpha1.RolloutHalted, "bad,v1,v1", "")
+	f.condition(v1alpha1.ProgramReconcileError, v1alpha1.Stalled, "Rollout halted")
+	halted := f.object.DeepCopy()
+	for i := range 3 {
+		restart(t)
+		// It has listed everything when it summarizes another object, and decided about this one.
+		probe := tracepoint(fmt.Sprintf("restarts-%d", i), "restarts")
+		create(t, f.c, probe)
+		shows(t, f.c, probe, "3/0/0 NotYetLoaded: Attached on 0 of 3 selected nodes, waiting for restarts-0, restarts-1, restarts-2")
+		must.Succeed(t, f.c.Get(t.Context(), client.ObjectKeyFromObject(halted), f.object))
+		if f.object.ResourceVersion != halted.ResourceVersion {
+			t.Fatalf("after restart %d, the rollout is %+v, and was %+v", i, f.object.Status.Rollout, halted.Status.Rollout)
+		}
+		must.Succeed(t, f.c.Delete(t.Context(), probe))
+	}
+}
+
 // With onFailure undo, the canary returns too.
 func TestRolloutUndoes(t *testing.T) {
 	f := newFleet(t, "undoes", 3)

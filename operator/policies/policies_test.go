@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package policies
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/operator/reports"
+)
+
+var request = reconcile.Request{NamespacedName: types.NamespacedName{Name: "p"}}
+
+func cluster(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.BytecodePolicy{}, &v1alpha1.RolloutPolicy{}).Build()
+}
+
+func bytecodePolicies(c client.Client) *Reconciler {
+	return &Reconciler{
+		Client: c, Live: c, Reports: reports.NewStore(&kinds.Kinds{}), Namespace: "bpfman", Clock: testingclock.NewFakePassiveClock(time.Unix(5000, 0)),
+		tally: newTally(), notes: map[string]note{},
+	}
+}
+
+// An event can arrive before its kind is listed. No other event follows.
+func TestPolicyThatIsNotListedYet(t *testing.T) {
+	c := interceptor.NewClient(cluster(t), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return &kinds.UnreadError{Kind: "BytecodePolicy"}
+		},
+	})
+	for _, r := range []reconcile.Reconciler{bytecodePolicies(c), &Rollouts{Client: c}} {
+		if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter == 0 {
+			t.Errorf("%T: %+v, %v", r, result, err)
+		}
+	}
+}
+
+func TestPolicyThatIsDeleted(t *testing.T) {
+	c := cluster(t)
+	for _, r := range []reconcile.Reconciler{bytecodePolicies(c), &Rollouts{Client: c}} {
+		if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != 0 {
+			t.Errorf("%T: %+v, %v", r, result, err)
+		}
+	}
+}
+
+func TestStatusOfBytecodePolicies(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "key"}, Data: map[string][]byte{"cosign.pub": []byte("nonsense")}}
+	authority := func(name string) v1alpha1.BytecodeAuthority {
+		return v1alpha1.BytecodeAuthority{Name: "us", Key: &v1alpha1.AuthorityKey{Secret: &v1alpha1.AuthorityReference{Name: name}}}
+	}
+	for name, test := range map[string]struct {
+		spec    v1alpha1.BytecodePolicySpec
+		ready   metav1.ConditionStatus
+		words   string
+		rereads bool
+	}{
+		"valid":        {spec: v1alpha1.BytecodePolicySpec{Rules: []v1alpha1.BytecodeRule{{Name: "all", Images: []string{"*"}}}}, ready: metav1.ConditionTrue, words: readyMessage},
+		"no such key":  {spec: v1alpha1.BytecodePolicySpec{Authorities: []v1alpha1.BytecodeAuthority{authority("absent")}}, ready: metav1.ConditionFalse, words: `authority "us": `, rereads: true},
+		"not a key":    {spec: v1alpha1.BytecodePolicySpec{Authorities: []v1alpha1.BytecodeAuthority{authority("key")}}, ready: metav1.ConditionFalse, words: `authority "us": `, rereads: true},
+		"no authority": {spec: v1alpha1.BytecodePolicySpec{Rules: []v1alpha1.BytecodeRule{{Name: "all", SignedBy: []string{"us"}}}}, ready: metav1.ConditionFalse, words: `rule all: authority "us" doesn't exist`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Generation: 3}, Spec: test.spec}
+			policy.Status.Allowed, policy.Status.Denied = 7, 2
+			c := cluster(t, policy, secret)
+			result, err := bytecodePolicies(c).Reconcile(t.Context(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), request.NamespacedName, policy); err != nil {
+				t.Fatal(err)
+			}
+			s := policy.Status
+			ready := meta.FindStatusCondition(s.Conditions, string(v1alpha1.Ready))
+			if ready == nil || ready.Status != test.ready || !strings.Contains(ready.Message, test.words) || s.ObservedGeneration != 3 {
+				t.Errorf("the status is %+v", s)
+			}
+			// Reports aren't listed, so what was counted stays, and is counted soon.
+			if s.Allowed != 7 || s.Denied != 2 || result.RequeueAfter == 0 || result.RequeueAfter > unlistedRetry {
+				t.Errorf("%d allowed, %d denied, again after %s", s.Allowed, s.Denied, result.RequeueAfter)
+			}
+		})
+	}
+}
+
+func TestStatusOfRolloutPolicies(t *testing.T) {
+	for name, test := range map[string]struct {
+		selector *metav1.LabelSelector
+		ready    metav1.ConditionStatus
+		words    string
+	}{
+		"valid":   {nil, metav1.ConditionTrue, "Changes of matching objects are rolled out in steps"},
+		"invalid": {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}, metav1.ConditionFalse, "canaries: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Generation: 3}, Spec: v1alpha1.RolloutPolicySpec{Canaries: test.selector}}
+			writes := 0
+			c := interceptor.NewClient(cluster(t, policy), interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+					writes++
+					return c.SubResource(sub).Patch(ctx, o, p, options...)
+				},
+			})
+			for range 2 { // the second one changes nothing
+				if _, err := (&Rollouts{Client: c}).Reconcile(t.Context(), request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.Get(t.Context(), request.NamespacedName, policy); err != nil {
+				t.Fatal(err)
+			}
+			ready := meta.FindStatusCondition(policy.Status.Conditions, string(v1alpha1.Ready))
+			if ready == nil || ready.Status != test.ready || !strings.Contains(ready.Message, test.words) || policy.Status.ObservedGeneration != 3 || writes != 1 {
+				t.Errorf("%d writes, and the status is %+v", writes, policy.Status)
+			}
+		})
+	}
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/hints"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	utilruntime.ErrorHandlers = nil //nolint:reassign // they delay errors by the process's real time
+	if err := v1alpha1.Install(scheme.Scheme); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+const namespace = "bpfman"
+
+// run runs an operator until the returned function is called.
+func run(s *apiServer) (stop func()) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	mgr, err := New(&rest.Config{Host: "http://api", Transport: s, QPS: -1}, Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Errorf("the operator ended: %v", err)
+		}
+	}
+}
+
+// halted fills an API server with a cluster of one node where a rollout is halted.
+func halted(s *apiServer) {
+	s.t.Helper()
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
+	s.put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	s.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deploy.ConfigMapName}})
+	s.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{ready}}})
+	s.put(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent", Labels: deploy.PodLabels()},
+		Spec:       corev1.PodSpec{NodeName: "node"},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: deploy.InspectorContainer, Ready: true}},
+		},
+	})
+	s.put(&appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deploy.DaemonSetName},
+		Spec:       appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: deploy.InspectorContainer}}}}},
+	})
+	s.put(&v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
+	s.put(&v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "staged", Generation: 1}, Spec: v1alpha1.RolloutPolicySpec{
+		Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}, TimeLimit: metav1.Duration{Duration: time.Minute},
+	}})
+	s.put(&v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "signed", Generation: 1}})
+
+	now := metav1.NewTime(time.Now().Add(-time.Hour))
+	program := &v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: "counter", UID: "counter", Generation: 2}}
+	program.Spec.BpfFunctionName, program.Spec.Names = "count", []string{"syscalls/sys_enter_kill"}
+	revision, err := rollout.RevisionOf(program)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	former := revision
+	former.Metadata.Generation = 1
+	stored, err := json.Marshal(former)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	until := int64(1) << 40
+	program.Status.Rollout = &v1alpha1.RolloutStatus{
+		Policy: "staged", State: v1alpha1.RolloutHalted, Hash: revision.Hash(), Revision: 2, Started: &now, StepStarted: &now, Step: 1, Nodes: 1, Until: &until,
+		Previous: &v1alpha1.RolloutRevision{Revision: 1, Object: runtime.RawExtension{Raw: stored}}, Message: "1 of 1 nodes with revision 2 aren't healthy",
+	}
+	s.put(program)
+	s.put(&v1alpha1.BpfProgram{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "counter-node", Labels: map[string]string{v1alpha1.LabelHostname: "node", v1alpha1.LabelOwnerKind: "TracepointProgram"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "TracepointProgram", Name: "counter", UID: "counter", Controller: new(true)}},
+		},
+		Status: v1alpha1.BpfProgramStatus{
+			Node: "node", OwnerGeneration: 2, Conditions: []metav1.Condition{{Type: string(v1alpha1.BpfProgCondNotLoaded), Message: "refused"}},
+			Bytecode: &v1alpha1.BpfProgramBytecode{Policies: []v1alpha1.BpfProgramPolicy{{Name: "signed", Verdict: v1alpha1.VerdictDenied}}},
+		},
+	})
+}
+
+// A restarted operator decides nothing from what it hasn't listed yet: in a cluster where nothing changes, it writes
+// nothing, whichever list comes late.
+func TestRestartWithLateLists(t *testing.T) {
+	const long = 5 * time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		s := &apiServer{t: t}
+		halted(s)
+		stop := run(s)
+		time.Sleep(long) //nolint:forbidigo // in the bubble, the clock isn't real
+		stop()
+		s.written()
+		checkHalted(s)
+		listed := slices.Sorted(maps.Keys(resources()))
+		for _, late := range append([]string{"none"}, listed...) {
+			release := s.hold(late)
+			stop := run(s)
+			time.Sleep(long) //nolint:forbidigo // in the bubble, the clock isn't real
+			if writes := s.written(); len(writes) > 0 {
+				t.Errorf("while %s aren't listed, it writes %q", late, writes)
+			}
+			release()
+			time.Sleep(long) //nolint:forbidigo // in the bubble, the clock isn't real
+			if writes := s.written(); len(writes) > 0 {
+				t.Errorf("after %s are listed, it writes %q", late, writes)
+			}
+			stop()
+		}
+		checkHalted(s)
+	})
+}
+
+// A policy that can't be decoded is held against what it could match, and says so. It doesn't hide others.
+func TestPoliciesThatCannotBeDecoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &apiServer{t: t}
+		halted(s)
+		s.put(&v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: "new", Generation: 1}})
+		rollouts, policies := v1alpha1.RolloutPolicyKind.GroupVersionKind(), v1alpha1.PolicyKind.GroupVersionKind()
+		program, name := v1alpha1.SchemeGroupVersion.WithKind("TracepointProgram"), types.NamespacedName{Name: "damaged"}
+		s.put(damaged(rollouts, map[string]any{"steps": []any{map[string]any{"nodes": int64(9999999999)}}}))
+		s.put(damaged(policies, map[string]any{"rules": "none"}))
+		defer run(s)()
+		time.Sleep(time.Minute) //nolint:forbidigo // in the bubble, the clock isn't real
+		var status struct {
+			Status struct {
+				Conditions []metav1.Condition      `json:"conditions"`
+				Rollout    *v1alpha1.RolloutStatus `json:"rollout"`
+			} `json:"status"`
+		}
+		for _, kind := range []schema.GroupVersionKind{rollouts, policies} {
+			s.get(kind, name, &status)
+			if c := meta.FindStatusCondition(status.Status.Conditions, string(v1alpha1.Ready)); c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "the policy can't be read") {
+				t.Errorf("the %s says %+v", kind.Kind, status.Status.Conditions)
+			}
+		}
+		s.get(program, types.NamespacedName{Name: "counter"}, &status)
+		if r := status.Status.Rollout; r == nil || r.State != v1alpha1.RolloutHalted {
+			t.Errorf("the failed rollout is %+v", r)
+		}
+		s.get(program, types.NamespacedName{Name: "new"}, &status)
+		if r := status.Status.Rollout; r == nil || r.State != v1alpha1.RolloutContested || !strings.Contains(r.Message, "the RolloutPolicy damaged can't be read") {
+			t.Errorf("the rollout of another object is %+v", r)
+		}
+	})
+}
+
+func damaged(gvk schema.GroupVersionKind, spec map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	o.SetGroupVersionKind(gvk)
+	o.SetName("damaged")
+	o.SetGeneration(1)
+	return o
+}
+
+// checkHalted checks that the cluster is as halted made it, and summarized.
+func checkHalted(s *apiServer) {
+	s.t.Helper()
+	program, policy, published := &v1alpha1.TracepointProgram{}, &v1alpha1.BytecodePolicy{}, &corev1.ConfigMap{}
+	s.get(v1alpha1.SchemeGroupVersion.WithKind("TracepointProgram"), types.NamespacedName{Name: "counter"}, program)
+	s.get(v1alpha1.SchemeGroupVersion.WithKind("BytecodePolicy"), types.NamespacedName{Name: "signed"}, policy)
+	s.get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), types.NamespacedName{Namespace: namespace, Name: hints.ConfigMapName}, published)
+	r := program.Status.Rollout
+	if r == nil || r.State != v1alpha1.RolloutHalted || program.Status.Nodes == nil || program.Status.Nodes.Failed != 1 {
+		s.t.Errorf("the status is %+v, and the rollout %+v", program.Status, r)
+	}
+	if policy.Status.Denied != 1 {
+		s.t.Errorf("the policy denies %d programs, want 1", policy.Status.Denied)
+	}
+	if used := hints.Parse(published.Data).Kinds; !used["TracepointProgram"] || !used["RolloutPolicy"] {
+		s.t.Errorf("the hints are %v", published.Data)
+	}
+	if s.objects[v1alpha1.NodeKind.GroupVersionKind()][types.NamespacedName{Name: "node"}] == nil {
+		s.t.Error("the BpfNode was deleted")
+	}
+}
