@@ -49,10 +49,10 @@ func resources() map[string]schema.GroupVersionKind {
 		all[kind.Resource()] = kind.GroupVersionKind()
 	}
 	for path, kinds := range map[string][]string{
-		"/v1":                    {"Node", "Pod", "ConfigMap", "Namespace", "Secret"},
+		"/v1": {"Node", "Pod", "ConfigMap", "Namespace", "Secret", "Event"}, // Events are recorded in another group, with the same name
+
 		"apps/v1":                {"DaemonSet", "ControllerRevision"},
 		"storage.k8s.io/v1":      {"CSIDriver"},
-		"events.k8s.io/v1":       {"Event"},
 		"coordination.k8s.io/v1": {"Lease"},
 		"rbac.authorization.k8s.io/v1": {
 			"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
