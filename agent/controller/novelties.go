@@ -14,7 +14,7 @@ import (
 
 // together is how long an agent waits before it runs a new revision for the first time. Tools write the objects of a file one
 // after the other, and a RolloutPolicy that comes right after the object applies to it too.
-const together = 300 * time.Millisecond
+const together = 100 * time.Millisecond
 
 // novelties are the revisions of user objects that this agent has seen for the first time.
 type novelties struct {
