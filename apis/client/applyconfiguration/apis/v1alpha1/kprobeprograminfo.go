@@ -20,8 +20,7 @@ type KprobeProgramInfoApplyConfiguration struct {
 	// `try_to_wake_up`.
 	FunctionName *string `json:"func_name,omitempty"`
 	// offset is added to the address of the function, in bytes. A kretprobe can't
-	// have an offset. If it is negative, bpfman can't read the object, and its status
-	// reports the error. For example: `0`.
+	// have an offset. For example: `0`.
 	Offset *uint64 `json:"offset,omitempty"`
 	// retprobe says whether the program runs when the function returns, instead of
 	// when it is called. The bytecode's section (kprobe or kretprobe) decides, so

@@ -19,9 +19,7 @@ type UprobeNsProgramInfoApplyConfiguration struct {
 	// func_name is the function to attach the program to. If it is absent, offset
 	// counts from the start of target. For example: `malloc`.
 	FunctionName *string `json:"func_name,omitempty"`
-	// offset is added to the address of the function, in bytes. If it is negative,
-	// bpfman can't read the object, and its status reports the error. For example:
-	// `0`.
+	// offset is added to the address of the function, in bytes. For example: `0`.
 	Offset *uint64 `json:"offset,omitempty"`
 	// target is the name of a library, or the absolute path of a library or
 	// executable. For example: `libc` or `/usr/sbin/nginx`.
