@@ -13,6 +13,7 @@ package cluster
 
 import (
 	"fmt"
+	"net/http"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/bpfman/bpfman-operator/agent/breaker"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/restclient"
@@ -45,6 +47,8 @@ type Cluster struct {
 func New(config *rest.Config, component, node, namespace string, log logr.Logger) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // API priority and fairness limits requests better
+	silence := &breaker.Breaker{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &impatient{next, silence} })
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, fmt.Errorf("register types: %w", err)

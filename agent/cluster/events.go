@@ -139,7 +139,7 @@ func (e *Events) write(ctx context.Context, event *eventsv1.Event) {
 	var err error
 	for range eventTries {
 		err = e.send(ctx, event)
-		if err == nil || answered(err) {
+		if err == nil || Answered(err) {
 			break
 		}
 		select {
@@ -153,8 +153,8 @@ func (e *Events) write(ctx context.Context, event *eventsv1.Event) {
 	}
 }
 
-// answered reports whether an error is a response of the API server.
-func answered(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
+// Answered reports whether the error of a request is a response of the API server.
+func Answered(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
 
 func (e *Events) send(ctx context.Context, emitted *eventsv1.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)

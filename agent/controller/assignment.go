@@ -109,7 +109,10 @@ func (a assignments) of(ctx context.Context, key program.Key) (assignment, error
 
 // isReported reports whether the reports of this node are about a version.
 func (a assignments) isReported(ctx context.Context, key program.Key, version *confirm.Version) (bool, error) {
-	reports, err := a.reports.Of(ctx, key)
+	if len(a.reports.InDoubt(key)) > 0 {
+		return false, nil
+	}
+	reports, err := a.reports.Of(key)
 	generation := version.Generation()
 	for _, r := range reports {
 		if r.GetStatus().OwnerGeneration != generation {

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/bpfman/bpfman-operator/agent/breaker"
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/confirm"
@@ -86,6 +87,7 @@ type Controller struct {
 
 	queue      *queue
 	reports    *record.Reports
+	reporter   *reporter
 	reconciler *reconciler
 	hinted     hinted
 }
@@ -93,26 +95,27 @@ type Controller struct {
 // New returns a Controller, which reconciles nothing before [Controller.Run]. Its Changes can be
 // undone before that.
 func New(o Options) *Controller {
-	queue := newQueue(o.Metrics.Queue())
+	queue := newQueue("programs", o.Metrics.Queue())
 	if o.Changes == nil {
 		o.Changes = &confirm.Changes{}
 	}
 	reports := &record.Reports{
 		Cluster: o.Cluster, NodeName: o.NodeName, Interval: o.RelistReports, Differs: queue.Add, Changed: queue.addSharers,
 	}
-	c := &Controller{Options: o, queue: queue, reports: reports}
+	reporter := &reporter{queue: newQueue("reports", o.Metrics.Queue()), reports: reports, settled: queue.Add, wanted: map[program.Key]*writing{}}
+	c := &Controller{Options: o, queue: queue, reports: reports, reporter: reporter}
 	c.reconciler = &reconciler{
 		queue:       queue,
 		assignments: assignments{o.Cluster, o.NodeName, reports, o.Changes, &novelties{}},
 		planner: planner{
 			cluster: o.Cluster, reports: reports, nodeName: o.NodeName, uprobeNamespaces: o.UprobeNamespaces, reserved: o.Reserved,
-			interfaces: o.Interfaces, containers: o.Containers, podInterfaces: o.PodInterfaces,
+			interfaces: o.Interfaces, containers: o.Containers, podInterfaces: o.PodInterfaces, runtime: &breaker.Breaker{},
 		},
 		policies: &gate.Policies{
 			Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, Read: queue.Add, RequireSignature: o.RequirePolicy,
 		},
 		loader:    load.New(load.Options{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, KernelTypes: o.KernelTypes, Replaced: c.tellReplaced}),
-		inventory: o.Inventory, reports: reports, changes: o.Changes, metrics: o.Metrics,
+		inventory: o.Inventory, reports: reports, reporter: reporter, changes: o.Changes, metrics: o.Metrics,
 	}
 	o.Bytecode.Store.Used = c.usedImages
 	o.Changes.Undo, o.Changes.Changed = c.reconciler.undo, queue.Add
@@ -145,14 +148,21 @@ func (c *Controller) Run(ctx context.Context, onConnect func(context.Context, fu
 			})
 	})
 	tasks.Go(func() error { return c.compare(ctx) })
+	c.work(background)
+	return tasks.Wait()
+}
+
+// work starts the workers of both queues.
+func (c *Controller) work(background func(func(context.Context))) {
 	for range workers {
 		background(func(ctx context.Context) { c.queue.work(ctx, c.reconciler.reconcile) })
+		background(func(ctx context.Context) { c.reporter.work(ctx, c.reporter.report) })
 	}
 	background(func(ctx context.Context) {
 		<-ctx.Done()
 		c.queue.ShutDown()
+		c.reporter.ShutDown()
 	})
-	return tasks.Wait()
 }
 
 // daemonReturned enqueues all owners after a reconnection: the daemon might have lost

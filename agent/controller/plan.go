@@ -10,9 +10,11 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bpfman/bpfman-operator/agent/breaker"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -29,6 +31,7 @@ type planner struct {
 	interfaces       func() (map[string]program.Interface, error)
 	containers       func(context.Context, []corev1.Pod) ([]program.Container, error)
 	podInterfaces    func([]program.Container)
+	runtime          *breaker.Breaker
 
 	// deleted means that containers run whose pods the API server doesn't have. There are no events about them.
 	deleted atomic.Bool
@@ -37,6 +40,9 @@ type planner struct {
 // errOffline is the reason why a rollback leaves links in containers and pods to the next pass: the container runtime could
 // make it wait.
 var errOffline = errors.New("containers are unknown during a rollback")
+
+// runtimeDeadline is how long an owner waits for the container runtime, including the time that others wait for it first.
+const runtimeDeadline = 10 * time.Second
 
 // plan collects the facts that the owner's plan depends on, and makes the plan.
 func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan.Plan, error) {
@@ -65,7 +71,7 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 		if err != nil {
 			return plan.Plan{}, fmt.Errorf("list pods: %w", err)
 		}
-		facts.Containers, facts.ContainersErr = p.containers(ctx, pods)
+		facts.Containers, facts.ContainersErr = p.running(ctx, pods)
 		if facts.ContainersErr == nil {
 			p.deleted.Store(slices.ContainsFunc(facts.Containers, func(c program.Container) bool { return c.Deleted }))
 		}
@@ -81,6 +87,17 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 		return plan.Plan{}, err
 	}
 	return plan.Want(owner, facts, mapOwners), nil
+}
+
+// running returns the running containers of pods, unless the container runtime doesn't respond.
+func (p *planner) running(ctx context.Context, pods []corev1.Pod) (found []program.Container, err error) {
+	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
+	defer cancel()
+	err = p.runtime.Do(func() error {
+		found, err = p.containers(ctx, pods)
+		return err
+	})
+	return found, err
 }
 
 // addressesOf returns the internal IP addresses of a node.

@@ -33,13 +33,11 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// queueName is the name of the queue in metrics.
-const queueName = "programs"
-
-// queue contains the owners to reconcile. Only one worker at a time has an owner.
+// queue contains the owners to reconcile, or whose reports to write. Only one worker at a time has an owner.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[program.Key]
 
+	name  string
 	turns *turns
 	// waits contains a timer for each owner that waits for an image.
 	waits sync.Map
@@ -47,15 +45,16 @@ type queue struct {
 	sharers sync.Map
 }
 
-func newQueue(observed workqueue.MetricsProvider) *queue {
+// newQueue returns a queue with a name for its metrics.
+func newQueue(name string, observed workqueue.MetricsProvider) *queue {
 	turns := newTurns(workersOfNamespace)
-	return &queue{turns: turns, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
+	return &queue{name: name, turns: turns, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
 		workqueue.TypedRateLimitingQueueConfig[program.Key]{
 			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[program.Key]{
-				Name: queueName, MetricsProvider: observed,
+				Name: name, MetricsProvider: observed,
 				Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[program.Key]{
-					Name: queueName, MetricsProvider: observed, Queue: turns,
+					Name: name, MetricsProvider: observed, Queue: turns,
 				}),
 			}),
 		})}
@@ -105,7 +104,7 @@ func (q *queue) process(ctx context.Context, key program.Key, reconcile reconcil
 	if waits, ok := q.waits.LoadAndDelete(key); ok {
 		waits.(*time.Timer).Stop() //nolint:errcheck // the only type of its values
 	}
-	log := logr.FromContextOrDiscard(ctx).WithValues("owner", key.String())
+	log := logr.FromContextOrDiscard(ctx).WithValues("queue", q.name, "owner", key.String())
 	again, err := safely(logr.NewContext(ctx, log), key, reconcile)
 	if waiting := (*waitingError)(nil); errors.As(err, &waiting) {
 		// Without Forget: a registry that fails is asked less often each time. AddAfter would add the owner also if it has

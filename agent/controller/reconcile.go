@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,8 +26,8 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
-// reconciler takes an owner through the parts of the agent, once: what it is assigned, its plan, the gate, the loader, and
-// its reports.
+// reconciler takes an owner through the parts of the agent, once: what it is assigned, its plan, the gate, and the loader. It
+// leaves the reports to a reporter.
 type reconciler struct {
 	queue       *queue
 	assignments assignments
@@ -35,12 +36,13 @@ type reconciler struct {
 	loader      *load.Loader
 	inventory   *daemon.Inventory
 	reports     *record.Reports
+	reporter    *reporter
 	changes     *confirm.Changes
 	metrics     *metrics.Metrics
 	passing     interruptible
 }
 
-// reconcile executes an owner's plan, and reports the outcome. It returns the time until
+// reconcile executes an owner's plan, and has the outcome reported. It returns the time until
 // the next reconciliation if nothing failed, or 0 for none. A waitingError means that nothing
 // is reported yet.
 func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time.Duration, err error) {
@@ -59,13 +61,13 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 	if err := r.ensureInventory(ctx); err != nil {
 		return 0, r.reportUnreachable(ctx, owner, err)
 	}
-	existing, err := r.reports.Of(ctx, key)
+	existing, err := r.reports.Of(key)
 	if err != nil {
 		return later(err)
 	}
 	r.recall(existing)
-	if existing, err = r.readUnrecorded(ctx, key, owner, existing); err != nil {
-		return later(err)
+	if owner != nil {
+		r.readUnrecorded(ctx, *owner)
 	}
 	want, outcome, unsettled, err := r.runVersion(ctx, key, assigned)
 	for _, touched := range r.inventory.Touched() {
@@ -81,27 +83,25 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 			r.metrics.Repaired(lost.Programs, lost.Links)
 		}
 	}
-	err = r.reports.Write(ctx, key, owner, want, r.inventory.Of(key), existing, outcome)
-	if unsettled == 0 && r.reports.InDoubt(key) {
-		unsettled = heldUpRetry
-	}
-	return unsettled, logged(errors.Join(err, outcome.Err(), want.Problems()))
+	actual := r.inventory.Of(key)
+	r.reporter.put(key, func(ctx context.Context) error { return r.reports.Write(ctx, key, owner, want, actual, outcome) })
+	return unsettled, logged(errors.Join(outcome.Err(), want.Problems()))
 }
 
-// reportUnreachable reports for an owner's programs that the daemon is unreachable.
+// reportUnreachable has it reported for an owner's programs that the daemon is unreachable.
 func (r *reconciler) reportUnreachable(ctx context.Context, owner *program.Owner, cause error) error {
 	if owner == nil {
 		return cause
 	}
-	existing, err := r.reports.Of(ctx, owner.Key)
-	if err != nil {
+	if _, err := r.reports.Of(owner.Key); err != nil {
 		return errors.Join(cause, err)
 	}
 	want, err := r.planner.plan(ctx, *owner, change{})
 	if err != nil {
 		return errors.Join(cause, err)
 	}
-	return errors.Join(cause, r.reports.WriteUnreachable(ctx, *owner, want, existing, cause))
+	r.reporter.put(owner.Key, func(ctx context.Context) error { return r.reports.WriteUnreachable(ctx, *owner, want, cause) })
+	return cause
 }
 
 // recall passes the links in reports to the inventory.
@@ -114,32 +114,40 @@ func (r *reconciler) recall(existing map[string]v1alpha1.ProgramObject) {
 
 // readUnrecorded reads the reports of programs with links that aren't recorded. Another
 // agent on this node might have attached and reported them, for example during a rolling
-// update.
-func (r *reconciler) readUnrecorded(ctx context.Context, key program.Key, owner *program.Owner, existing map[string]v1alpha1.ProgramObject) (map[string]v1alpha1.ProgramObject, error) {
-	if owner == nil {
-		return existing, nil
+// update. What can't be read is in doubt: see [reconciler.holdUnrecorded].
+func (r *reconciler) readUnrecorded(ctx context.Context, owner program.Owner) {
+	names := slices.Collect(maps.Values(r.unrecorded(owner)))
+	if len(names) == 0 {
+		return
 	}
-	unrecorded := map[string]bool{}
-	for _, p := range r.inventory.Of(key) {
+	if err := r.reports.Read(ctx, owner.Key, names...); err != nil {
+		logr.FromContextOrDiscard(ctx).Info("Failed to read which links of the daemon are recorded; they are left unchanged", "reason", err.Error())
+	}
+	r.recall(r.reports.Recorded(owner.Key))
+}
+
+// unrecorded returns the names of the reports that could record links of which no record is known, by the members' IDs.
+func (r *reconciler) unrecorded(owner program.Owner) map[string]string {
+	functions := map[string]bool{}
+	for _, p := range r.inventory.Of(owner.Key) {
 		for _, link := range p.Links {
-			unrecorded[p.Function] = unrecorded[p.Function] || link == (daemon.Link{})
+			functions[p.Function] = functions[p.Function] || link == (daemon.Link{})
 		}
 	}
-	read := false
+	names := map[string]string{}
 	for _, member := range owner.Members {
-		if unrecorded[member.LoadInfo().GetName()] {
-			if err := r.reports.Read(ctx, key, report.Name(*owner, member.ID, r.planner.nodeName)); err != nil {
-				return nil, err
-			}
-			read = true
+		if functions[member.LoadInfo().GetName()] {
+			names[member.ID] = report.Name(owner, member.ID, r.planner.nodeName)
 		}
 	}
-	if !read {
-		return existing, nil
-	}
-	existing = r.reports.Recorded(key)
-	r.recall(existing)
-	return existing, nil
+	return names
+}
+
+// holdUnrecorded has a plan leave unrecorded links unchanged while the reports that could record them are in doubt: one of
+// them can be the link of an attach point. Everything else of the plan is executed.
+func (r *reconciler) holdUnrecorded(owner program.Owner, want *plan.Plan) {
+	unrecorded, doubted := r.unrecorded(owner), r.reports.InDoubt(owner.Key)
+	want.Hold(func(member program.Member) bool { return slices.Contains(doubted, unrecorded[member.ID]) })
 }
 
 // logged shortens an error for the log, to which each retry writes it. The log of the
@@ -194,6 +202,9 @@ func (r *reconciler) pass(ctx context.Context, owner *program.Owner, c change, g
 	want, err := r.planner.plan(ctx, *owner, c)
 	if err != nil {
 		return want, report.Outcome{}, err
+	}
+	if !c.offline {
+		r.holdUnrecorded(*owner, &want)
 	}
 	outcome, err := r.execute(ctx, owner, want, c, g)
 	return want, outcome, err

@@ -143,7 +143,7 @@ func newVictim(t *testing.T, limit time.Duration) *victim {
 	reports := &record.Reports{Cluster: server, NodeName: "node"}
 	changes := &confirm.Changes{Limit: limit, Ask: v.ask}
 	v.reconciler = &reconciler{
-		queue: newQueue(nil), reports: reports, inventory: inventory, changes: changes,
+		queue: newQueue("programs", nil), reports: reports, inventory: inventory, changes: changes,
 		planner: planner{cluster: server, reports: reports, nodeName: "node", interfaces: func() (map[string]program.Interface, error) {
 			return interfaces, nil
 		}},

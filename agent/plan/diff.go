@@ -110,13 +110,13 @@ func (p Plan) Present(n int, actual []daemon.Program) map[string]daemon.Program 
 
 // relink detaches links that no program of a function wants, and attaches missing
 // ones. If not all attach points are known, it only detaches links that are
-// withdrawn or whose attach point is unknown.
+// withdrawn or whose attach point is unknown. If a program is held, it doesn't attach, and leaves the latter.
 func (l Load) relink(n int, function string, loaded daemon.Program) []Step {
 	missing, withdrawn := map[daemon.Link]bool{}, map[daemon.Link]bool{}
 	var points []program.AttachPoint
-	complete := true
+	complete, held := true, false
 	for _, user := range l.Users(function) {
-		complete = complete && user.complete()
+		complete, held = complete && user.complete(), held || user.Held
 		for _, point := range user.Points {
 			withdrawn[LinkOf(point)] = withdrawn[LinkOf(point)] || point.Withdrawn
 			if !missing[LinkOf(point)] {
@@ -130,12 +130,12 @@ func (l Load) relink(n int, function string, loaded daemon.Program) []Step {
 		link := loaded.Links[id]
 		if missing[link] && !withdrawn[link] {
 			delete(missing, link)
-		} else if complete || withdrawn[link] || link == (daemon.Link{}) {
+		} else if unknown := link == (daemon.Link{}); unknown && !held || !unknown && (complete || withdrawn[link]) {
 			steps = append(steps, Step{Op: OpDetach, Load: n, Function: function, ProgramID: loaded.ID, LinkID: id})
 		}
 	}
 	for _, point := range points {
-		if missing[LinkOf(point)] {
+		if missing[LinkOf(point)] && !held {
 			steps = append(steps, Step{Op: OpAttach, Load: n, Function: function, Point: point})
 		}
 	}

@@ -6,6 +6,7 @@
 package plan
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -46,6 +47,21 @@ func (p *Plan) Evict(programs ...daemon.Program) {
 			p.Evicted = map[uint32]bool{}
 		}
 		p.Evicted[evicted.ID] = true
+	}
+}
+
+// errHeld is the problem of programs that are held.
+var errHeld = errors.New("the daemon has links whose attach points are unknown until the program's report can be read")
+
+// Hold holds the programs of some members.
+func (p *Plan) Hold(held func(program.Member) bool) {
+	for n := range p.Loads {
+		for i := range p.Loads[n].Programs {
+			if wanted := &p.Loads[n].Programs[i]; held(wanted.Member) {
+				wanted.Held = true
+				wanted.Problem = cmp.Or(wanted.Problem, errHeld)
+			}
+		}
 	}
 }
 
@@ -120,6 +136,9 @@ type Program struct {
 	// without a failure (program.ErrUnseen).
 	Problem error
 	Unseen  bool
+	// Held means that one of the loaded program's links without a record can be that of an attach point. Nothing is attached,
+	// and these links aren't detached.
+	Held bool
 	// Idle is the type of the program's condition if there is nothing to attach to.
 	Idle v1alpha1.BpfProgramConditionType
 	// Notes are what users should know although the program works.
@@ -134,7 +153,7 @@ func (p Program) Function() string { return p.LoadInfo().GetName() }
 // complete reports whether all of the program's attach points are known.
 func (p Program) complete() bool {
 	excess := (*program.ExcessError)(nil)
-	return !p.Unseen && (p.Problem == nil || errors.As(p.Problem, &excess))
+	return !p.Unseen && (p.Problem == nil || errors.Is(p.Problem, errHeld) || errors.As(p.Problem, &excess))
 }
 
 // Wants reports whether one of the program's attach points requires this link.

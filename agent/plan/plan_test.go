@@ -400,3 +400,31 @@ func TestUpstreamFault03BytecodeOfNeitherForm(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// While the reports that could record a link can't be read, the link stays, and nothing is attached in its place. Links that
+// are known are detached as usual.
+func TestHeldPrograms(t *testing.T) {
+	i, _ := inventory(t)
+	settle(t, i, application(t, "f a/x b/y", "g c/z"), Want(application(t, "f a/x b/y", "g c/z"), program.Node{}, nil))
+	owner := application(t, "f b/y d/w", "g c/z e/v")
+	known := i.Of(owner.Key)
+	for _, loaded := range known {
+		for id, link := range loaded.Links {
+			if link.Point == "b/y" {
+				loaded.Links[id] = daemon.Link{}
+			}
+		}
+	}
+	p := Want(owner, program.Node{}, nil)
+	p.Hold(func(member program.Member) bool { return member.LoadInfo().GetName() == "f" })
+	var taken []string
+	for _, s := range p.Diff(known) {
+		taken = append(taken, fmt.Sprint(s.Op, " ", s.Function, " ", s.Point.Name))
+	}
+	if want := []string{fmt.Sprint(OpDetach, " f "), fmt.Sprint(OpAttach, " g e/v")}; !slices.Equal(taken, want) {
+		t.Errorf("%q, want %q", taken, want)
+	}
+	if p.Problems() == nil {
+		t.Error("there is no problem")
+	}
+}

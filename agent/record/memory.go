@@ -19,13 +19,22 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	owners map[program.Key]map[string]entry
+	// changes is how often entries have changed.
+	changes moment
 	// listed contains whether all reports have been listed, by whether they are
 	// namespaced.
 	listed map[bool]bool
 }
 
+// A moment orders changes of the record and reads of the API server. A read is newer than everything that was recorded
+// before it began, whatever the resource versions say: after etcd was restored from a backup, they are lower. 0 means that a
+// read is of unknown age, as those from the API server's memory are.
+type moment int
+
 // entry is the known state of one report.
 type entry struct {
+	// recorded is when the entry changed.
+	recorded moment
 	// object is the report as it was last written or read, or nil.
 	object v1alpha1.ProgramObject
 	// doubtful means that the report could differ, because a write failed with an unknown
@@ -33,13 +42,21 @@ type entry struct {
 	doubtful bool
 }
 
-// put records a report that was written or read, unless a newer version is recorded. It
-// reports whether the record has changed.
-func (m *memory) put(key program.Key, o v1alpha1.ProgramObject) bool {
+// begin returns the moment of a read that begins now.
+func (m *memory) begin() moment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old, known := m.owners[key][o.GetName()]
-	if known && old.object != nil && older(o, old.object) {
+	m.changes++
+	return m.changes
+}
+
+// put records a report that was written, or whose read began at a moment, unless what is recorded is newer. It reports
+// whether the record has changed.
+func (m *memory) put(key program.Key, o v1alpha1.ProgramObject, began moment) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := m.owners[key][o.GetName()]
+	if old.object != nil && old.recorded >= began && older(o, old.object) {
 		return false
 	}
 	o.SetManagedFields(nil)
@@ -48,6 +65,8 @@ func (m *memory) put(key program.Key, o v1alpha1.ProgramObject) bool {
 }
 
 func (m *memory) set(key program.Key, name string, to entry) {
+	m.changes++
+	to.recorded = m.changes
 	if m.owners == nil {
 		m.owners = map[program.Key]map[string]entry{}
 	}
@@ -57,14 +76,17 @@ func (m *memory) set(key program.Key, name string, to entry) {
 	m.owners[key][name] = to
 }
 
-// drop removes the record of a report that doesn't exist. It reports whether the report
-// was recorded.
-func (m *memory) drop(key program.Key, name string) bool {
+// drop removes the record of a report that was deleted, or that a read that began at a moment didn't find, unless it was
+// written since. It reports whether the report was recorded.
+func (m *memory) drop(key program.Key, name string, began moment) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.owners[key][name].object != nil
+	old := m.owners[key][name]
+	if old.recorded >= began {
+		return false
+	}
 	m.forget(key, name)
-	return known
+	return old.object != nil
 }
 
 func (m *memory) forget(key program.Key, name string) {
@@ -81,19 +103,30 @@ func (m *memory) doubt(key program.Key, name string) {
 	m.set(key, name, entry{object: m.owners[key][name].object, doubtful: true})
 }
 
-// doubted returns the names of an owner's reports that must be read: those that are
-// marked, and those whose deletion is delayed by a finalizer, because the agent doesn't
-// watch them.
-func (m *memory) doubted(key program.Key) []string {
+// A doubt is the reason why a report must be read.
+type doubt int
+
+const (
+	// uncertain means that the report could differ from its record.
+	uncertain doubt = iota
+	// deleting means that a finalizer delays the report's deletion. The agent doesn't watch it.
+	deleting
+)
+
+// doubted returns an owner's reports that must be read, by name.
+func (m *memory) doubted(key program.Key) map[string]doubt {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var names []string
+	doubted := map[string]doubt{}
 	for name, known := range m.owners[key] {
-		if known.doubtful || known.object != nil && known.object.GetDeletionTimestamp() != nil {
-			names = append(names, name)
+		switch {
+		case known.doubtful:
+			doubted[name] = uncertain
+		case known.object != nil && known.object.GetDeletionTimestamp() != nil:
+			doubted[name] = deleting
 		}
 	}
-	return names
+	return doubted
 }
 
 // of returns an owner's recorded reports by name.
@@ -130,10 +163,9 @@ func (m *memory) isListed(namespaced bool) bool {
 	return m.listed[namespaced]
 }
 
-// replace records a list of all reports of a scope at a resource version. It returns the
-// owners of reports that differ from the record. Reports that were written after that
-// version keep their records.
-func (m *memory) replace(namespaced bool, list []v1alpha1.ProgramObject, version string) []program.Key {
+// replace records a list of all reports of a scope at a resource version, which began at a moment. It returns the owners of
+// reports that differ from the record. Reports that were written after that keep their records.
+func (m *memory) replace(namespaced bool, list []v1alpha1.ProgramObject, version string, began moment) []program.Key {
 	changed := map[program.Key]bool{}
 	there := map[program.Key]map[string]bool{}
 	for _, o := range list {
@@ -145,7 +177,7 @@ func (m *memory) replace(namespaced bool, list []v1alpha1.ProgramObject, version
 			there[key] = map[string]bool{}
 		}
 		there[key][o.GetName()] = true
-		if m.put(key, o) {
+		if m.put(key, o, began) {
 			changed[key] = true
 		}
 	}
@@ -156,7 +188,7 @@ func (m *memory) replace(namespaced bool, list []v1alpha1.ProgramObject, version
 			continue
 		}
 		for name, known := range byName {
-			if !there[key][name] && known.object != nil && !newer(known.object, version) {
+			if !there[key][name] && known.object != nil && (known.recorded < began || !newer(known.object, version)) {
 				changed[key] = true
 				m.forget(key, name)
 			}

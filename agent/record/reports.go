@@ -10,7 +10,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -140,6 +142,10 @@ func (r *Reports) list(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramO
 	if consistent {
 		options.ResourceVersion, options.Limit = "", reportsPage
 	}
+	var began moment // of unknown age
+	if consistent {
+		began = r.known.begin()
+	}
 	var all []v1alpha1.ProgramObject
 	for {
 		found, page, err := r.readPage(ctx, kind, "", options)
@@ -148,7 +154,7 @@ func (r *Reports) list(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramO
 		}
 		all = append(all, page...)
 		if options.Continue = found.GetContinue(); options.Continue == "" {
-			for _, key := range r.known.replace(kind.Namespaced, all, found.GetResourceVersion()) {
+			for _, key := range r.known.replace(kind.Namespaced, all, found.GetResourceVersion(), began) {
 				r.Differs(key)
 			}
 			r.Changed()
@@ -179,40 +185,64 @@ func (r *Reports) readPage(ctx context.Context, kind v1alpha1.Kind[v1alpha1.Prog
 	return list, page, err
 }
 
-// Read updates the record of one report from the API server, which looks it up by
-// its name.
-func (r *Reports) Read(ctx context.Context, key program.Key, name string) error {
+// Read updates the record of some reports from the API server, which looks each of them up by its name. Those that can't
+// be read in time are in doubt then.
+func (r *Reports) Read(ctx context.Context, key program.Key, names ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
-	kind := v1alpha1.ProgramKind(key.Namespace != "")
-	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
-	_, found, err := r.readPage(ctx, kind, key.Namespace, options)
-	if err != nil {
-		return fmt.Errorf("read %s %s: %w", kind.Name, name, err)
-	}
-	var changed bool
-	if len(found) == 0 {
-		changed = r.known.drop(key, name)
-	} else {
-		changed = r.known.put(key, found[0])
-	}
-	if changed { // a write whose response was lost can have taken effect
-		r.Changed()
+	for n, name := range names {
+		if _, err := r.read(ctx, key, name); err != nil {
+			for _, unread := range names[n:] {
+				r.known.doubt(key, unread)
+			}
+			return err
+		}
 	}
 	return nil
 }
 
-// Of returns an owner's reports by name, after reading those that are in doubt.
-func (r *Reports) Of(ctx context.Context, key program.Key) (map[string]v1alpha1.ProgramObject, error) {
+// read updates the record of one report. It reports whether the record has changed.
+func (r *Reports) read(ctx context.Context, key program.Key, name string) (changed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	kind := v1alpha1.ProgramKind(key.Namespace != "")
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	began := r.known.begin()
+	_, found, err := r.readPage(ctx, kind, key.Namespace, options)
+	if err != nil {
+		return false, fmt.Errorf("read %s %s: %w", kind.Name, name, err)
+	}
+	if len(found) == 0 {
+		changed = r.known.drop(key, name, began)
+	} else {
+		changed = r.known.put(key, found[0], began)
+	}
+	if changed { // a write whose response was lost can have taken effect
+		r.Changed()
+	}
+	return changed, nil
+}
+
+// Of returns an owner's reports by name as they were last written or read. It returns an error if they haven't been listed
+// yet.
+func (r *Reports) Of(key program.Key) (map[string]v1alpha1.ProgramObject, error) {
 	if err := r.Cluster.Kinds.CheckReadable(v1alpha1.ProgramKind(key.Namespace != "").GroupVersionKind()); err != nil {
 		return nil, err
 	}
-	for _, name := range r.known.doubted(key) {
-		if err := r.Read(ctx, key, name); err != nil {
-			return nil, err
-		}
-	}
 	return r.known.of(key), nil
+}
+
+// Settle reads an owner's reports that are in doubt. It reports whether plans can depend on what it has read: links that
+// another agent of the node has recorded, or a report that must be written again.
+func (r *Reports) Settle(ctx context.Context, key program.Key) (matters bool, err error) {
+	for name, doubt := range r.known.doubted(key) {
+		changed, err := r.read(ctx, key, name)
+		if err != nil {
+			return matters, err
+		}
+		matters = matters || changed || doubt == uncertain
+	}
+	return matters, nil
 }
 
 // All returns the reports as they were last written or read.
@@ -223,8 +253,10 @@ func (r *Reports) All() []v1alpha1.ProgramObject {
 // Recorded returns an owner's reports by name as they were last written or read.
 func (r *Reports) Recorded(key program.Key) map[string]v1alpha1.ProgramObject { return r.known.of(key) }
 
-// InDoubt reports whether reports of an owner must be read again.
-func (r *Reports) InDoubt(key program.Key) bool { return len(r.known.doubted(key)) > 0 }
+// InDoubt returns the names of an owner's reports that must be read again before they are written.
+func (r *Reports) InDoubt(key program.Key) []string {
+	return slices.Collect(maps.Keys(r.known.doubted(key)))
+}
 
 // MapOwners returns the programs on this node whose maps an owner can share. It returns nil
 // if the owner doesn't share maps.

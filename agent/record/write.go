@@ -10,11 +10,14 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/bpfman/bpfman-operator/agent/breaker"
+	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -22,23 +25,38 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Write writes the reports of an owner, and deletes the others of those that exist.
-func (r *Reports) Write(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, actual []daemon.Program, existing map[string]v1alpha1.ProgramObject, outcome report.Outcome) error {
-	var errs []error
+// writeDeadline is the timeout of writing the reports of one owner. If there are too many, the rest is written by the next
+// calls, after the reports of others.
+const writeDeadline = time.Minute
+
+// Write writes the reports of an owner, and deletes its other ones. It ends at the first write that gets no response.
+func (r *Reports) Write(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, actual []daemon.Program, outcome report.Outcome) error {
+	var objects []v1alpha1.ProgramObject
 	if owner != nil {
-		for _, object := range report.Programs(*owner, r.NodeName, want, actual, outcome) {
-			old := existing[object.GetName()]
-			delete(existing, object.GetName())
-			if err := r.writeProgram(ctx, key, old, object); err != nil {
-				errs = append(errs, err)
-			}
+		objects = report.Programs(*owner, r.NodeName, want, actual, outcome)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeDeadline)
+	defer cancel()
+	existing := r.known.of(key)
+	var errs []error
+	for _, object := range objects {
+		old := existing[object.GetName()]
+		delete(existing, object.GetName())
+		err := r.writeProgram(ctx, key, old, object)
+		if err != nil && !cluster.Answered(err) {
+			return errors.Join(append(errs, err)...)
 		}
+		errs = append(errs, err)
+	}
+	if owner != nil {
 		r.tellRefused(*owner, errs)
 	}
 	for _, name := range slices.Sorted(maps.Keys(existing)) {
-		if err := r.remove(ctx, key, existing[name], outcome); err != nil {
-			errs = append(errs, err)
+		err := r.remove(ctx, key, existing[name], outcome)
+		if err != nil && !cluster.Answered(err) {
+			return errors.Join(append(errs, err)...)
 		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -91,12 +109,12 @@ func (r *Reports) recorded(key program.Key, o v1alpha1.ProgramObject, err error)
 	others := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 	switch {
 	case err == nil:
-		r.known.put(key, copyOf(o))
+		r.known.put(key, copyOf(o), 0)
 		r.Changed()
 	case others:
 		r.Relist(rand.N(relistPause)) //nolint:gosec // only spreads requests
 		r.known.doubt(key, o.GetName())
-	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || errors.As(err, new(*breaker.OpenError)):
 		// The write wasn't applied.
 	default:
 		r.known.doubt(key, o.GetName())
@@ -120,10 +138,10 @@ func (r *Reports) remove(ctx context.Context, key program.Key, object v1alpha1.P
 	}
 	err := r.Cluster.DeleteReport(ctx, object)
 	if err != nil && !apierrors.IsNotFound(err) {
-		r.known.doubt(key, object.GetName())
+		r.recorded(key, object, err)
 		return fmt.Errorf("delete %s: %w", what, err)
 	}
-	r.known.drop(key, object.GetName())
+	r.known.drop(key, object.GetName(), r.known.begin())
 	r.Changed()
 	return nil
 }
@@ -131,11 +149,14 @@ func (r *Reports) remove(ctx context.Context, key program.Key, object v1alpha1.P
 // WriteUnreachable reports for an owner's programs that the daemon is unreachable.
 // Reports of loaded programs of this generation don't change: the programs stay attached
 // without the daemon, and nothing else is known.
-func (r *Reports) WriteUnreachable(ctx context.Context, owner program.Owner, want plan.Plan, existing map[string]v1alpha1.ProgramObject, cause error) error {
+func (r *Reports) WriteUnreachable(ctx context.Context, owner program.Owner, want plan.Plan, cause error) error {
 	outcome := report.Outcome{Loads: map[int]error{}}
 	for n := range want.Loads {
 		outcome.Loads[n] = cause
 	}
+	ctx, cancel := context.WithTimeout(ctx, writeDeadline)
+	defer cancel()
+	existing := r.known.of(owner.Key)
 	var errs []error
 	for _, object := range report.Programs(owner, r.NodeName, want, nil, outcome) {
 		old := existing[object.GetName()]
@@ -148,7 +169,11 @@ func (r *Reports) WriteUnreachable(ctx context.Context, owner program.Owner, wan
 			object = copyOf(old)
 			object.GetStatus().Conditions = conditions
 		}
-		errs = append(errs, r.writeProgram(ctx, owner.Key, old, object))
+		err := r.writeProgram(ctx, owner.Key, old, object)
+		errs = append(errs, err)
+		if err != nil && !cluster.Answered(err) {
+			break
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/record"
+)
+
+// reporter writes reports beside the workers, so that plans don't wait for the API server. It has a queue of the owners whose
+// reports aren't written yet.
+type reporter struct {
+	*queue
+
+	reports *record.Reports
+	// settled is called with an owner whose reports turned out to differ from the record, on which plans depend.
+	settled func(program.Key)
+
+	mu     sync.Mutex
+	wanted map[program.Key]*writing
+}
+
+// writing writes the reports of an owner after a pass.
+type writing struct {
+	write func(context.Context) error
+}
+
+// put has the reports of an owner written, in place of what isn't written yet of an earlier pass.
+func (r *reporter) put(key program.Key, write func(context.Context) error) {
+	r.mu.Lock()
+	r.wanted[key] = &writing{write}
+	r.mu.Unlock()
+	r.Add(key)
+}
+
+// of returns what is to be written of an owner, or nil.
+func (r *reporter) of(key program.Key) *writing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wanted[key]
+}
+
+// report writes the reports of an owner, unless they are in doubt: then it reads them, and the owner's next pass decides what
+// they say. It is a reconcileFunc.
+func (r *reporter) report(ctx context.Context, key program.Key) (again time.Duration, err error) {
+	wanted := r.of(key)
+	if wanted == nil {
+		return 0, nil
+	}
+	matters, err := r.reports.Settle(ctx, key)
+	if matters {
+		r.settled(key)
+	}
+	if err != nil || matters {
+		return later(err)
+	}
+	if err := wanted.write(ctx); err != nil {
+		return 0, logged(err)
+	}
+	if len(r.reports.InDoubt(key)) > 0 {
+		return heldUpRetry, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wanted[key] == wanted {
+		delete(r.wanted, key)
+	}
+	return 0, nil
+}
