@@ -36,9 +36,17 @@ type apiServer struct {
 	mu      sync.Mutex
 	version int
 	reports map[string]string // in JSON, by name
-	// dropped means that the packets of requests are dropped, and written how many writes were sent.
+	// dropped means that the packets of requests are dropped.
 	dropped bool
-	written int
+	// reads counts the lists of each resource.
+	reads map[string]int
+}
+
+// listed returns how often a resource was listed.
+func (s *apiServer) listed(resource string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reads[resource]
 }
 
 func (s *apiServer) drop(dropped bool) {
@@ -52,9 +60,6 @@ func (s *apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	watch := request.URL.Query().Get("watch") == "true"
-	if request.Method != http.MethodGet {
-		s.written++
-	}
 	if s.dropped {
 		s.mu.Unlock()
 		defer s.mu.Lock()
@@ -76,6 +81,7 @@ func (s *apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	switch request.Method {
 	case http.MethodGet:
 		items := s.lists[resource[0]]
+		s.reads[resource[0]]++
 		if name, one := strings.CutPrefix(request.URL.Query().Get("fieldSelector"), "metadata.name="); resource[0] == "bpfprograms" && one {
 			items = s.reports[name]
 		}
@@ -126,7 +132,7 @@ type host struct {
 // startController starts a Controller on a node with interface eth0, until the test ends. Options can change its options.
 func startController(t *testing.T, server *apiServer, change func(*Options)) (h *host, stop func()) {
 	t.Helper()
-	server.reports, server.version = map[string]string{}, 1
+	server.reports, server.reads, server.version = map[string]string{}, map[string]int{}, 1
 	server.lists["nodes"] = `{"metadata":{"name":"node"}}`
 	c, err := cluster.New(&rest.Config{Transport: server}, "bpfman-agent", "node", "bpfman", logr.Discard())
 	if err != nil {

@@ -144,7 +144,10 @@ func (c *Controller) onNode(ctx context.Context) toolscache.ResourceEventHandler
 			c.enqueueAll(ctx)
 		},
 		updated: func(before, now *corev1.Node) {
-			if !equality.Semantic.DeepEqual(before.Labels, now.Labels) || !equality.Semantic.DeepEqual(before.Status.Addresses, now.Status.Addresses) {
+			if before.UID != now.UID { // while the watch was interrupted
+				c.reports.Relist(0)
+				c.enqueueAll(ctx)
+			} else if !equality.Semantic.DeepEqual(before.Labels, now.Labels) || !equality.Semantic.DeepEqual(before.Status.Addresses, now.Status.Addresses) {
 				c.enqueueAll(ctx)
 			}
 		},

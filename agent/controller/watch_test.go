@@ -5,9 +5,12 @@ package controller
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
@@ -22,5 +25,29 @@ func TestDeletionsAreHandled(t *testing.T) {
 	h.OnDelete(toolscache.DeletedFinalStateUnknown{}) // without the object
 	if len(deleted) != 2 || deleted[0] != "seen" || deleted[1] != "unseen" {
 		t.Errorf("deleted are %q", deleted)
+	}
+}
+
+// If the Node was deleted and created again while the watch was interrupted, the watch delivers an update. The operator has
+// deleted the node's reports, so the agent lists them.
+func TestANodeThatWasReplacedUnseen(t *testing.T) {
+	for name, c := range map[string]struct {
+		uid    types.UID
+		listed bool
+	}{"the same": {"first", false}, "another": {"second", true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &apiServer{lists: map[string]string{}}
+				h, stop := startController(t, server, nil)
+				defer stop()
+				<-time.After(time.Minute)
+				before := server.listed("bpfprograms")
+				h.onNode(t.Context()).OnUpdate(&corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "first"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: c.uid}})
+				<-time.After(time.Minute)
+				if got := server.listed("bpfprograms") > before; got != c.listed {
+					t.Errorf("reports are listed: %v", got)
+				}
+			})
+		})
 	}
 }
