@@ -179,7 +179,10 @@ func (g *Gate) find(ctx context.Context, q bytecode.Question, request *reader.Re
 		q.Authorities, q.Attestations, q.Object = request.Authorities, request.Attestations, q.Object || request.Object
 	}
 	q.Owner, q.Credentials = g.owner.Key, g.credentials
-	found, err := g.from.Bytecode.Find(ctx, q, func() { g.from.Read(g.owner.Key) })
+	id := reading{g.owner.Key, g.owner.UID, g.owner.Generation, q.Image, q.Object}
+	found, err := g.from.failures.try(id, func() (bytecode.Bytecode, error) {
+		return g.from.Bytecode.Find(ctx, q, func() { g.from.Read(g.owner.Key) })
+	})
 	if pending := (*bytecode.PendingError)(nil); errors.As(err, &pending) {
 		g.waits = max(g.waits, quiet-time.Since(pending.Since))
 	}

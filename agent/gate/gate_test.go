@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // policies are those of a cluster, or the error of reading them.
@@ -150,4 +152,43 @@ func TestDeniedBytecode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An object whose image can't be read is queued by each event of the node. The registry is asked as often as the backoff
+// allows, and immediately after the object has changed.
+func TestEventsDoNotEndABackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int32
+		library := &bytecode.Library{
+			Read: func(context.Context, *reader.Request, *bytecode.Files) reader.Answer {
+				reads.Add(1)
+				return reader.Answer{Error: "registry r limits the number of requests"}
+			},
+			Store: &bytecode.Store{Dir: t.TempDir(), Limit: 1 << 20},
+		}
+		gates := &Policies{Cluster: policies{}, Bytecode: library, Read: func(program.Key) {}}
+		owner := owned()
+		owner.Bytecode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "registry.test/x:latest"}}
+		events := func(during time.Duration) {
+			for end := time.Now().Add(during); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
+				g, err := gates.For(t.Context(), owner, Earlier{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := g.Admit(t.Context()); err == nil {
+					t.Error("admitted")
+				}
+			}
+		}
+		events(14 * time.Second)
+		if got := reads.Load(); got < 3 || got > 8 {
+			t.Errorf("%d reads in 14 seconds", got)
+		}
+		before := reads.Load()
+		owner.Generation++
+		events(100 * time.Millisecond)
+		if got := reads.Load() - before; got != 1 {
+			t.Errorf("%d reads after a change", got)
+		}
+	})
 }

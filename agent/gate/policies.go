@@ -56,10 +56,11 @@ type Policies struct {
 	// signature.
 	RequireSignature bool
 
-	once    sync.Once
-	started time.Time
-	mu      sync.Mutex
-	known   map[types.UID]compiledPolicy
+	once     sync.Once
+	started  time.Time
+	failures *failures
+	mu       sync.Mutex
+	known    map[types.UID]compiledPolicy
 }
 
 // For evaluates the policies for an owner. It returns an error if they haven't been
@@ -83,6 +84,7 @@ func (p *Policies) For(ctx context.Context, owner *program.Owner, earlier Earlie
 
 // Offline returns a gate for a version that policies allowed earlier. It reads nothing from the API server.
 func (p *Policies) Offline(owner *program.Owner, image bytecode.Image) *Gate {
+	p.starting()
 	return &Gate{from: p, owner: owner, earlier: Earlier{Image: image, Allowed: true}, credentials: func() (reader.Credentials, error) {
 		return reader.Credentials{}, errors.New("the API server can't be reached")
 	}}
@@ -96,7 +98,7 @@ type compiledPolicy struct {
 
 // starting reports whether the agent has just started.
 func (p *Policies) starting() bool {
-	p.once.Do(func() { p.started = time.Now() })
+	p.once.Do(func() { p.started, p.failures = time.Now(), newFailures() })
 	return time.Since(p.started) < firstList
 }
 
