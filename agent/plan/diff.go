@@ -96,7 +96,7 @@ func (p Plan) Present(n int, actual []daemon.Program) map[string]daemon.Program 
 	load := p.Loads[n]
 	found := map[string]daemon.Program{}
 	for _, a := range actual { // by ascending ID, so that the newest is last
-		if a.OwnerUID == string(p.UID) && a.LoadID == load.ID && ptr.Equal(a.MapOwnerID, load.MapOwner) {
+		if a.OwnerUID == string(p.UID) && (a.LoadID == load.ID || a.LoadID == load.SameID) && ptr.Equal(a.MapOwnerID, load.MapOwner) {
 			found[a.Function] = a
 		}
 	}

@@ -101,6 +101,8 @@ type Load struct {
 	// ID is a hash of everything that requires a reload when it changes, except the map
 	// owner.
 	ID string
+	// SameID is the ID with an empty globaldata instead of none, or with none instead of an empty one: both load the same.
+	SameID string
 	// Functions contains the functions to load, with unique names.
 	Functions []*gobpfman.LoadInfo
 	// Programs contains the owner's programs that use these functions. If several
@@ -212,7 +214,15 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 		load.Programs = append(load.Programs, wanted)
 	}
 	for n := range p.Loads {
-		p.Loads[n].ID = loadID(owner, p.Loads[n].Functions)
+		load := &p.Loads[n]
+		load.ID = loadID(owner, owner.GlobalData, load.Functions)
+		load.SameID = load.ID
+		switch {
+		case owner.GlobalData == nil:
+			load.SameID = loadID(owner, map[string][]byte{}, load.Functions)
+		case len(owner.GlobalData) == 0:
+			load.SameID = loadID(owner, nil, load.Functions)
+		}
 	}
 	return p
 }
@@ -274,7 +284,7 @@ func resolve(owner program.Owner, selector metav1.LabelSelector, mapOwners []Map
 // versions of the agent, because they reload all programs. The hash doesn't include
 // credentials and the pull policy, which don't change what is loaded, and the map
 // owner, which is compared by ID.
-func loadID(owner program.Owner, functions []*gobpfman.LoadInfo) string {
+func loadID(owner program.Owner, globals map[string][]byte, functions []*gobpfman.LoadInfo) string {
 	type function struct {
 		Name, Type, Symbol string
 	}
@@ -282,7 +292,7 @@ func loadID(owner program.Owner, functions []*gobpfman.LoadInfo) string {
 		Image, Path string
 		GlobalData  map[string][]byte
 		Functions   []function
-	}{GlobalData: owner.GlobalData}
+	}{GlobalData: globals}
 	if image := owner.Bytecode.Image; image != nil {
 		content.Image = image.Url
 	}

@@ -133,6 +133,12 @@ func TestStepsFromOneOwnerToAnother(t *testing.T) {
 			nil,
 			[]string{"load f+g", "attach f a/x", "attach g b/y", "unload"},
 		},
+		"no globals, written in another way": {
+			[]string{"f a/x"},
+			[]string{"f a/x"},
+			func(o *program.Owner) { o.GlobalData = map[string][]byte{} },
+			nil,
+		},
 		"other globals": {
 			[]string{"f a/x"},
 			[]string{"f a/x"},

@@ -242,13 +242,13 @@ func describePredecessor(object v1alpha1.ProgramObject, actual []daemon.Program,
 			continue
 		}
 		describe(object, a)
+		byPoint := map[string]v1alpha1.BpfProgramLink{}
 		for _, id := range slices.Sorted(maps.Keys(a.Links)) {
 			if link := a.Links[id]; link.Point != "" {
-				object.GetStatus().Links = append(object.GetStatus().Links, v1alpha1.BpfProgramLink{
-					AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached,
-				})
+				byPoint[link.Point] = v1alpha1.BpfProgramLink{AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached}
 			}
 		}
+		object.GetStatus().Links = sorted(byPoint)
 		return fmt.Sprintf(" (the previously loaded program %d keeps running)", a.ID)
 	}
 	return ""
@@ -285,10 +285,14 @@ func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o O
 		}
 		byPoint[point.Name] = missing
 	}
-	links := slices.SortedFunc(maps.Values(byPoint), func(a, b v1alpha1.BpfProgramLink) int {
+	return sorted(byPoint), failed
+}
+
+// sorted returns links by their attach points, which are unique in a report.
+func sorted(byPoint map[string]v1alpha1.BpfProgramLink) []v1alpha1.BpfProgramLink {
+	return slices.SortedFunc(maps.Values(byPoint), func(a, b v1alpha1.BpfProgramLink) int {
 		return strings.Compare(a.AttachPoint, b.AttachPoint)
 	})
-	return links, failed
 }
 
 // Maximum lengths of the text of one error, in bytes, because an object can have many

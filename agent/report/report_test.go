@@ -505,3 +505,20 @@ func noted(p plan.Plan, note string) plan.Plan {
 	p.Loads = []plan.Load{load}
 	return p
 }
+
+// The API server refuses a report that names an attach point twice, as a previous program can have two links there.
+func TestAttachPointsAreUnique(t *testing.T) {
+	before := tracepoint(t, "a/x", "b/y")
+	actual := loaded(plan.Want(before, program.Node{}, nil), 2)
+	actual[0].Links[103] = daemon.Link{Point: "a/x", Digest: "of-an-earlier-interface"}
+	edited := tracepoint(t, "a/x", "b/y")
+	edited.GlobalData = map[string][]byte{"sampling": {1}}
+	for name, owner := range map[string]program.Owner{"kept": before, "previous": edited} {
+		p := plan.Want(owner, program.Node{}, nil)
+		o := Outcome{Loads: map[int]error{0: errors.New("it can't be loaded")}}
+		got := Programs(owner, "node", p, actual, o)[0].GetStatus().Links
+		if len(got) != 2 || got[0].AttachPoint != "a/x" || got[1].AttachPoint != "b/y" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
