@@ -32,6 +32,8 @@ import (
 type apiServer struct {
 	// lists contains the items of the lists of other resources.
 	lists map[string]string
+	// forbidden is a resource that the agent may not read, or "".
+	forbidden string
 
 	mu      sync.Mutex
 	version int
@@ -69,6 +71,9 @@ func (s *apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	resource := strings.Split(strings.TrimPrefix(strings.TrimPrefix(request.URL.Path, "/api/v1/"), "/apis/bpfman.io/v1alpha1/"), "/")
 	if resource[0] == "namespaces" {
 		resource = resource[2:]
+	}
+	if resource[0] == s.forbidden {
+		return respond(request, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"forbidden","reason":"Forbidden","code":403}`), nil
 	}
 	if watch {
 		if request.URL.Query().Get("sendInitialEvents") != "" {
@@ -171,7 +176,7 @@ func (h *host) appears(ctx context.Context, name string) {
 	h.mu.Lock()
 	h.interfaces[name] = program.Interface{Index: len(h.interfaces) + 2}
 	h.mu.Unlock()
-	h.enqueue(ctx, func(n program.Needs) bool { return n.Interfaces })
+	h.interfacesChanged(ctx)
 }
 
 // links returns the number of the daemon's links.

@@ -142,7 +142,7 @@ func (c *Controller) Run(ctx context.Context, onConnect func(context.Context, fu
 	})
 	background(func(ctx context.Context) {
 		node.WatchInterfaces(ctx,
-			func() { c.enqueue(ctx, func(n program.Needs) bool { return n.Interfaces }) },
+			func() { c.interfacesChanged(ctx) },
 			func(err error) {
 				logr.FromContextOrDiscard(ctx).Error(err, "Failed to watch network interfaces; changes are detected late")
 			})

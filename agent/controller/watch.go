@@ -188,6 +188,11 @@ func (c *Controller) lookIntoPods(ctx context.Context) {
 	}, podInterfaces)
 }
 
+// interfacesChanged enqueues the owners that depend on the node's interfaces.
+func (c *Controller) interfacesChanged(ctx context.Context) {
+	c.enqueue(ctx, func(n program.Needs) bool { return n.Interfaces })
+}
+
 // enqueue enqueues the owners that a change affects.
 func (c *Controller) enqueue(ctx context.Context, affected func(program.Needs) bool) {
 	for _, kind := range v1alpha1.UserKinds {

@@ -51,3 +51,23 @@ func TestANodeThatWasReplacedUnseen(t *testing.T) {
 		})
 	}
 }
+
+// An interface concerns the owners that are attached to interfaces, and no others.
+func TestInterfacesConcernTheirOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &apiServer{lists: map[string]string{"tcxprograms": discovering("net"), "tracepointprograms": `{"metadata":{"name":"trace","uid":"uid-trace"},
+			"spec":{"bpffunctionname":"f","names":["a/x"],"bytecode":{"path":"/object.o"},"nodeselector":{}}}`}}
+		h, stop := startController(t, server, nil)
+		within(t, time.Minute, "attached", func() bool { return h.links() == 2 })
+		stop() // nobody takes what is queued
+		h.queue = newQueue("programs", nil)
+		defer h.queue.ShutDown()
+		h.interfacesChanged(t.Context())
+		if h.queue.Len() != 1 {
+			t.Fatalf("%d are queued", h.queue.Len())
+		}
+		if key, _ := h.queue.Get(); key.Name != "net" {
+			t.Errorf("%s is queued", key)
+		}
+	})
+}

@@ -4,11 +4,29 @@
 package record
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/bpfman/bpfman-operator/agent/cluster"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/event"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
 func TestTransitionTimes(t *testing.T) {
@@ -34,3 +52,195 @@ func TestTransitionTimes(t *testing.T) {
 		}
 	}
 }
+
+// roundTripper is an API server.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// answering returns a response, with the reason of a failure or a content.
+func answering(request *http.Request, code int, content string) (*http.Response, error) {
+	if code >= http.StatusBadRequest {
+		content = fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, content, code)
+	}
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(content)), Request: request}, nil
+}
+
+// reportsTo returns the Reports of a node with an API server.
+func reportsTo(t *testing.T, server roundTripper) *Reports {
+	t.Helper()
+	c, err := cluster.New(&rest.Config{Transport: server}, "bpfman-agent", "node", "", logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Reports{Cluster: c, NodeName: "node", Changed: func() {}, Differs: func(program.Key) {}}
+}
+
+// members returns an application with some tracepoint programs, and its plan.
+func members(n int) (program.Owner, plan.Plan) {
+	app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app", UID: "uid"}}
+	app.Spec.ByteCode.Path = new("/x.o")
+	for i := range n {
+		app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{
+			BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: fmt.Sprint("f", i)}, Names: []string{"a/x"},
+		}})
+	}
+	owner := program.OwnerOf("BpfApplication", app)
+	return owner, plan.Want(owner, program.Node{}, nil)
+}
+
+// What the record says after each outcome of a write, and whether all reports are listed because somebody else writes them.
+func TestOutcomesOfWrites(t *testing.T) {
+	const created = `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfProgram","metadata":{"name":%q,"uid":"u","resourceVersion":"7"}}`
+	for name, c := range map[string]struct {
+		code              int // 0 for no response
+		reason            metav1.StatusReason
+		recorded, doubted int
+		relisted          bool
+		fails             bool
+	}{
+		"written":           {code: http.StatusOK, recorded: 1},
+		"no response":       {doubted: 1, fails: true},
+		"of another agent":  {code: http.StatusConflict, reason: metav1.StatusReasonAlreadyExists, doubted: 1, relisted: true, fails: true},
+		"refused":           {code: http.StatusForbidden, reason: metav1.StatusReasonForbidden, fails: true},
+		"invalid":           {code: http.StatusUnprocessableEntity, reason: metav1.StatusReasonInvalid, fails: true},
+		"an internal error": {code: http.StatusInternalServerError, reason: metav1.StatusReasonInternalError, doubted: 1, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner, want := members(1)
+			r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
+				switch {
+				case c.code == 0:
+					return nil, errors.New("the connection was closed")
+				case c.code == http.StatusOK:
+					return answering(request, c.code, fmt.Sprintf(created, report.Name(owner, owner.Members[0].ID, "node")))
+				}
+				return answering(request, c.code, string(c.reason))
+			})
+			asked := make(chan time.Duration, 1)
+			r.asked = append(r.asked, asked)
+			err := r.Write(t.Context(), owner.Key, &owner, want, nil, report.Outcome{})
+			if (err != nil) != c.fails || len(r.known.of(owner.Key)) != c.recorded || len(r.InDoubt(owner.Key)) != c.doubted || (len(asked) > 0) != c.relisted {
+				t.Errorf("%v: %d recorded, %d in doubt, listed: %v", err, len(r.known.of(owner.Key)), len(r.InDoubt(owner.Key)), len(asked) > 0)
+			}
+		})
+	}
+}
+
+// While the API server doesn't respond, one write waits for it. What wasn't sent isn't in doubt.
+func TestWritesEndAtTheFirstWithoutAResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
+			sent++
+			<-request.Context().Done()
+			return nil, request.Context().Err()
+		})
+		owner, want := members(20)
+		start := time.Now()
+		for range 3 {
+			if err := r.Write(t.Context(), owner.Key, &owner, want, nil, report.Outcome{}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v", err)
+			}
+		}
+		if took := time.Since(start); sent != 1 || len(r.InDoubt(owner.Key)) != 1 || took > writeDeadline {
+			t.Errorf("%d sent, %d in doubt, after %s", sent, len(r.InDoubt(owner.Key)), took)
+		}
+	})
+}
+
+// A read that fails leaves its report, and those after it, in doubt.
+func TestReadsThatFail(t *testing.T) {
+	r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
+		return answering(request, http.StatusForbidden, string(metav1.StatusReasonForbidden))
+	})
+	key := program.Key{Kind: "TcxProgram", Name: "p"}
+	r.known.put(key, reportAt("7"), 0)
+	if err := r.Read(t.Context(), key, "p-1", "p-2"); err == nil || !strings.Contains(err.Error(), "read BpfProgram p-1: ") {
+		t.Errorf("%v", err)
+	}
+	doubted := r.InDoubt(key)
+	slices.Sort(doubted)
+	if !slices.Equal(doubted, []string{"p-1", "p-2"}) || len(r.known.of(key)) != 1 {
+		t.Errorf("in doubt are %q, of %v", doubted, r.known.of(key))
+	}
+	if matters, err := r.Settle(t.Context(), key); err == nil || matters {
+		t.Errorf("settled: %v, %v", matters, err)
+	}
+}
+
+// Reports can't be used before they have been listed.
+func TestReportsAreReadAfterTheFirstList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(request.URL.Path, "/bpfnsprograms") {
+				return answering(request, http.StatusForbidden, string(metav1.StatusReasonForbidden))
+			}
+			return answering(request, http.StatusOK, `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfProgramList","metadata":{"resourceVersion":"7"},"items":[]}`)
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var listing []func(context.Context)
+		r.Start(func(f func(context.Context)) { listing = append(listing, f) })
+		for _, namespace := range []string{"", "n"} {
+			if _, err := r.Of(program.Key{Namespace: namespace}); !kinds.Unread(err) {
+				t.Errorf("before the first list of %q: %v", namespace, err)
+			}
+		}
+		for _, f := range listing {
+			go f(ctx)
+		}
+		<-time.After(time.Minute)
+		if _, err := r.Of(program.Key{}); err != nil {
+			t.Errorf("after it: %v", err)
+		}
+		if _, err := r.Of(program.Key{Namespace: "n"}); !kinds.Unread(err) {
+			t.Errorf("of a kind that can't be listed: %v", err)
+		}
+		stop()
+		synctest.Wait()
+	})
+}
+
+// An Event tells of a report that the API server forbids, and of no other failure.
+func TestForbiddenReportsAreTold(t *testing.T) {
+	for code, reason := range map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusConflict: metav1.StatusReasonConflict} {
+		t.Run(string(reason), func(t *testing.T) {
+			events := make(chan string, 10)
+			r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
+				switch {
+				case request.URL.Query().Get("watch") != "": // so that the reflector falls back to a list
+					return answering(request, http.StatusInternalServerError, string(metav1.StatusReasonInternalError))
+				case strings.HasSuffix(request.URL.Path, "/events"):
+					content, err := io.ReadAll(request.Body)
+					events <- string(content)
+					return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody, Request: request}, err
+				case request.Method == http.MethodGet:
+					return answering(request, http.StatusOK, `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfApplicationList","metadata":{"resourceVersion":"7"},
+						"items":[{"metadata":{"name":"app","uid":"uid"},"spec":{}}]}`)
+				}
+				return answering(request, code, string(reason))
+			})
+			listed := make(chan struct{})
+			r.Cluster.Watch(t.Context(), v1alpha1.SchemeGroupVersion.WithKind("BpfApplication"), noHandler{}, func() { close(listed) })
+			<-listed
+			owner, want := members(2)
+			if r.Write(t.Context(), owner.Key, &owner, want, nil, report.Outcome{}) == nil {
+				t.Error("written")
+			}
+			event.Emit(r.Cluster.Events, &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, corev1.EventTypeNormal, "Last", "Report", "the last Event")
+			go r.Cluster.Events.Run(t.Context())
+			first := <-events
+			if got := strings.Contains(first, reasonNotReported); got != (code == http.StatusForbidden) {
+				t.Errorf("the first Event is %s", first)
+			}
+		})
+	}
+}
+
+// noHandler handles no events.
+type noHandler struct{}
+
+func (noHandler) OnAdd(any, bool)   {}
+func (noHandler) OnUpdate(any, any) {}
+func (noHandler) OnDelete(any)      {}
