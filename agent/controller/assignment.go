@@ -108,7 +108,7 @@ func (a assignments) of(ctx context.Context, key program.Key) (assignment, error
 }
 
 // isReported reports whether the reports of this node are about a version.
-func (a assignments) isReported(ctx context.Context, key program.Key, version *confirm.Version) (bool, error) {
+func (a assignments) isReported(_ context.Context, key program.Key, version *confirm.Version) (bool, error) {
 	if len(a.reports.InDoubt(key)) > 0 {
 		return false, nil
 	}

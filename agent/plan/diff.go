@@ -114,9 +114,10 @@ func (p Plan) Present(n int, actual []daemon.Program) map[string]daemon.Program 
 func (l Load) relink(n int, function string, loaded daemon.Program) []Step {
 	missing, withdrawn := map[daemon.Link]bool{}, map[daemon.Link]bool{}
 	var points []program.AttachPoint
-	complete, held := true, false
-	for _, user := range l.Users(function) {
-		complete, held = complete && user.complete(), held || user.Held
+	users := l.Users(function)
+	complete := !slices.ContainsFunc(users, func(user Program) bool { return !user.complete() })
+	held := slices.ContainsFunc(users, func(user Program) bool { return user.Held })
+	for _, user := range users {
 		for _, point := range user.Points {
 			withdrawn[LinkOf(point)] = withdrawn[LinkOf(point)] || point.Withdrawn
 			if !missing[LinkOf(point)] {

@@ -109,10 +109,10 @@ func TestOutcomesOfWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			owner, want := members(1)
 			r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
-				switch {
-				case c.code == 0:
+				switch c.code {
+				case 0:
 					return nil, errors.New("the connection was closed")
-				case c.code == http.StatusOK:
+				case http.StatusOK:
 					return answering(request, c.code, fmt.Sprintf(created, report.Name(owner, owner.Members[0].ID, "node")))
 				}
 				return answering(request, c.code, string(c.reason))
