@@ -6,13 +6,16 @@ package gate
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -105,6 +108,58 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 	})
+}
+
+// lost is a cluster whose API server can't be reached while err is set, with a key in a Secret.
+type lost struct {
+	policies
+	key []byte
+	err error
+}
+
+func (l *lost) Secret(context.Context, string, string) (*corev1.Secret, error) {
+	return &corev1.Secret{Data: map[string][]byte{"cosign.pub": l.key}}, l.err
+}
+
+// Keys that were read are used while the API server can't be reached. Those that it refuses to return aren't.
+func TestKeysAreKeptWithoutTheAPIServer(t *testing.T) {
+	const key = `-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE6xxb2iLo5ZUd6NIzAV9RrNlGTcZ2
+LQfXEjZBEzDXEzpQ0WgkxIDPgY5kkE5bFUoBf3eSDHLxKg1rRFHUbBDdSA==
+-----END PUBLIC KEY-----
+`
+	for name, c := range map[string]struct {
+		err  error
+		kept bool
+	}{
+		"no response":        {&url.Error{Op: "Get", URL: "https://api", Err: context.DeadlineExceeded}, true},
+		"connection refused": {&url.Error{Op: "Get", URL: "https://api", Err: syscall.ECONNREFUSED}, true},
+		"deleted":            {apierrors.NewNotFound(corev1.Resource("secrets"), "keys"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
+				p.Spec.Authorities = []v1alpha1.BytecodeAuthority{{Name: "team", Key: &v1alpha1.AuthorityKey{Secret: &v1alpha1.AuthorityReference{Name: "keys"}}}}
+				server := &lost{policies: policies{all: []*v1alpha1.BytecodePolicy{p}}, key: []byte(key)}
+				gates := &Policies{Cluster: server}
+				before, err := gates.compiled(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(materialHolds + time.Second)
+				server.err = c.err
+				after, err := gates.compiled(t.Context())
+				if kept := after[0] == before[0]; err != nil || kept != c.kept {
+					t.Errorf("kept: %v, %v", kept, err)
+				}
+				server.err = nil
+				<-time.After(materialLacks + time.Second)
+				if again, err := gates.compiled(t.Context()); err != nil || again[0] == after[0] {
+					t.Errorf("it isn't read again: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // A policy that denies bytecode decides about its Load, and about the programs and links that are there already.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -123,7 +124,11 @@ func (p *Policies) compiled(ctx context.Context) ([]*policy.Policy, error) {
 	for _, object := range objects {
 		have, ok := old[object.UID]
 		if version := VersionOf(object); !ok || have.version != version || !have.until.IsZero() && time.Now().After(have.until) {
-			have = p.compile(ctx, object)
+			compiled, answered := p.compile(ctx, object)
+			if ok && have.version == version && !answered { // what was read last is still the best that is known
+				compiled.Policy = have.Policy
+			}
+			have = compiled
 			have.version = version
 		}
 		p.known[object.UID] = have
@@ -132,20 +137,21 @@ func (p *Policies) compiled(ctx context.Context) ([]*policy.Policy, error) {
 	return all, nil
 }
 
-// compile reads the material of a policy's authorities, and compiles the policy.
-func (p *Policies) compile(ctx context.Context, object *v1alpha1.BytecodePolicy) compiledPolicy {
+// compile reads the material of a policy's authorities, and compiles the policy. It reports whether the API server responded.
+func (p *Policies) compile(ctx context.Context, object *v1alpha1.BytecodePolicy) (compiled compiledPolicy, answered bool) {
 	material := policy.ReadMaterial(object, p.material(ctx))
-	compiled := compiledPolicy{Policy: policy.Compile(object, material)}
+	compiled.Policy, answered = policy.Compile(object, material), true
 	if secrets, configMaps := policy.References(object); len(secrets)+len(configMaps) == 0 {
-		return compiled
+		return compiled, answered
 	}
 	compiled.until = time.Now().Add(materialHolds)
 	for _, m := range material {
 		if m.Err != nil {
 			compiled.until = time.Now().Add(materialLacks)
 		}
+		answered = answered && !errors.As(m.Err, new(net.Error)) // of the connection, or of a deadline
 	}
-	return compiled
+	return compiled, answered
 }
 
 // material returns a Reader of the Secrets and ConfigMaps in the agent's namespace that the
