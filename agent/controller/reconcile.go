@@ -203,9 +203,7 @@ func (r *reconciler) pass(ctx context.Context, owner *program.Owner, c change, g
 	if err != nil {
 		return want, report.Outcome{}, err
 	}
-	if !c.offline {
-		r.holdUnrecorded(*owner, &want)
-	}
+	r.holdUnrecorded(*owner, &want)
 	outcome, err := r.execute(ctx, owner, want, c, g)
 	return want, outcome, err
 }
