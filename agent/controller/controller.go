@@ -208,6 +208,10 @@ func (c *Controller) compare(ctx context.Context) error {
 // Reports returns this node's reports as they were last written or read.
 func (c *Controller) Reports() []v1alpha1.ProgramObject { return c.reports.All() }
 
+// Unwritten returns the number of objects whose reports on this node aren't written yet, for example because the API server
+// refuses them.
+func (c *Controller) Unwritten() int { return c.reporter.unwritten() }
+
 // usedImages returns the images that objects on this node can use: those of the daemon's
 // programs, and those of all objects, whether they select the node now or not.
 func (c *Controller) usedImages() []bytecode.Image {

@@ -45,6 +45,13 @@ func (r *reporter) of(key program.Key) *writing {
 	return r.wanted[key]
 }
 
+// unwritten returns the number of owners whose reports aren't written yet.
+func (r *reporter) unwritten() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.wanted)
+}
+
 // report writes the reports of an owner, unless they are in doubt: then it reads them, and the owner's next pass decides what
 // they say. It is a reconcileFunc.
 func (r *reporter) report(ctx context.Context, key program.Key) (again time.Duration, err error) {

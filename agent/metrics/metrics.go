@@ -108,11 +108,18 @@ func Disk(registry prometheus.Registerer, store, database func() int64) {
 	}
 }
 
-// Changes registers a gauge of the changes of network programs that the API server hasn't confirmed.
-func Changes(registry prometheus.Registerer, unconfirmed func() int) {
-	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: prefix + "unconfirmed_changes", Help: "Number of changes of network programs that are attached, and after which the API server hasn't responded yet.",
-	}, func() float64 { return float64(unconfirmed()) })
+// Waiting registers gauges of what waits for the API server: changes of network programs that it hasn't confirmed, and
+// objects whose reports aren't written.
+func Waiting(registry prometheus.Registerer, unconfirmed, unwritten func() int) {
+	for name, gauge := range map[string]struct {
+		help  string
+		count func() int
+	}{
+		"unconfirmed_changes": {"Number of changes of network programs that are attached, and after which the API server hasn't responded yet.", unconfirmed},
+		"unreported_objects":  {"Number of objects whose reports on this node aren't written yet.", unwritten},
+	} {
+		promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + name, Help: gauge.help}, func() float64 { return float64(gauge.count()) })
+	}
 }
 
 // Reports is a collector of metrics about this node's reports.

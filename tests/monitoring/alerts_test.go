@@ -73,6 +73,12 @@ var histories = map[string]history{
 	"a report stays empty": {series: map[string]string{
 		`bpfman_agent_programs{node="a",kind="XdpProgram",state="Pending"}`: "1x180",
 	}, firing: map[string][]string{"14m": nil, "16m": {"BpfmanProgramPending"}}},
+	"the API server refuses reports": {series: map[string]string{
+		`bpfman_agent_unreported_objects{node="a"}`: "0x5 2x180",
+	}, firing: map[string][]string{"14m": nil, "22m": {"BpfmanReportsNotWritten"}}},
+	"reports are written with every scrape": {series: map[string]string{
+		`bpfman_agent_unreported_objects{node="a"}`: "1x10 0x1 1x12 0x1 1x13 0x1 1x10 0x180",
+	}, firing: never},
 	"an attach point fails": {series: map[string]string{
 		`bpfman_agent_links{node="a",kind="XdpProgram",state="NotAttached"}`: "1x180",
 	}, firing: map[string][]string{"9m": nil, "11m": {"BpfmanLinkNotAttached"}}},

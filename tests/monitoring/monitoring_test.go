@@ -290,6 +290,7 @@ func registered(t *testing.T) map[string][]string {
 	m := metrics.New(ctrlmetrics.Registry)
 	ctrlmetrics.Registry.MustRegister(&metrics.Reports{List: func() []v1alpha1.ProgramObject { return []v1alpha1.ProgramObject{report} }})
 	metrics.Disk(ctrlmetrics.Registry, func() int64 { return 1 }, func() int64 { return 1 })
+	metrics.Waiting(ctrlmetrics.Registry, func() int { return 1 }, func() int { return 1 })
 	ctrlmetrics.Registry.MustRegister(nodePods())
 	invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }
 	must.Succeed(t, m.Call(t.Context(), "/bpfman.v1.Bpfman/Load", nil, nil, nil, invoke))

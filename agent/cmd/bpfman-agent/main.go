@@ -201,7 +201,7 @@ func register(registry *prometheus.Registry, o options, server *cluster.Cluster,
 	metrics.Requests(registry)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&metrics.Reports{List: agent.Reports}, server.Kinds)
-	metrics.Changes(registry, agent.Changes.Unconfirmed)
+	metrics.Waiting(registry, agent.Changes.Unconfirmed, agent.Unwritten)
 	metrics.Disk(registry, agent.Bytecode.Store.Size, func() int64 { return daemon.DatabaseSize(o.daemonRoot) })
 }
 
