@@ -55,6 +55,8 @@ type Changes struct {
 	// can't be set, unlike the wall clock.
 	uptime func() time.Duration
 	wake   chan struct{}
+	// resumed means that an earlier process left versions that wait for a response of the API server.
+	resumed bool
 
 	mu      sync.Mutex
 	records map[program.Key]record
@@ -77,6 +79,7 @@ func (c *Changes) Open(dir, proc string) error {
 		case r.Tried == nil:
 		case c.Enabled():
 			c.records[key] = record{r.Confirmed, r.Tried.resumed(time.Now(), c.uptime(), c.boot, c.Limit)}
+			c.resumed = c.resumed || r.open()
 		default:
 			err = errors.Join(err, c.put(key, record{Confirmed: cmp.Or(r.running(), r.Confirmed)}))
 		}
@@ -102,8 +105,8 @@ func (c *Changes) Begin(key program.Key, v Version) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.records[key]
-	id := v.id()
+	before, recorded := c.records[key]
+	r, id := before, v.id()
 	if r.Confirmed != nil && r.Confirmed.id() == id {
 		return nil
 	}
@@ -123,9 +126,15 @@ func (c *Changes) Begin(key program.Key, v Version) error {
 	if r.Confirmed != nil && r.Confirmed.Object.Metadata.UID != v.Object.Metadata.UID {
 		r.Confirmed = nil // another object of this name, which had nothing to do with the programs of this one
 	}
-	err := c.put(key, r)
+	if err := c.put(key, r); err != nil {
+		// Nothing is attached. The next attach point of the version must not find it recorded.
+		if c.records[key] = before; !recorded {
+			delete(c.records, key)
+		}
+		return err
+	}
 	c.schedule()
-	return err
+	return nil
 }
 
 // schedule sets the time of the next request after a change, unless there is one. The caller holds mu.
@@ -308,6 +317,9 @@ func (c *Changes) Images() []bytecode.Image {
 
 // Run confirms versions, and undoes those that can't be confirmed in time, until ctx ends.
 func (c *Changes) Run(ctx context.Context) error {
+	if c.resumed {
+		c.ask(ctx) // the last response that an earlier process recorded can be old, and so can a deadline
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -377,6 +389,12 @@ func (c *Changes) undo(ctx context.Context, records map[program.Key]record) {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for key, r := range records {
+		if failed[key] == nil && !r.Tried.Restarted {
+			c.clearUndone(ctx)
+			break
+		}
+	}
 	for key := range records {
 		log := log.WithValues("owner", key.String())
 		if err := failed[key]; err != nil {
@@ -394,6 +412,20 @@ func (c *Changes) undo(ctx context.Context, records map[program.Key]record) {
 	}
 }
 
+// clearUndone records that the versions undone so far weren't the cause: the API server stayed silent until others were undone.
+// The caller holds mu.
+func (c *Changes) clearUndone(ctx context.Context) {
+	for key, r := range c.records {
+		if r.Tried == nil || r.Tried.State != undone {
+			continue
+		}
+		if err := c.put(key, r.cleared()); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change", "owner", key.String())
+		}
+		c.Changed(key)
+	}
+}
+
 // ask sends a request to the API server, and updates all records with the response.
 func (c *Changes) ask(ctx context.Context) {
 	sent := time.Now()
@@ -406,7 +438,7 @@ func (c *Changes) ask(ctx context.Context) {
 	waiting := time.Duration(0)
 	c.update(ctx, func(_ program.Key, r record) record {
 		switch {
-		case response == Reached, response == Responded && r.attaching():
+		case response == Reached, response == Responded && r.attachedSince(sent):
 			r = r.postponed(time.Now(), c.Limit)
 		case response == Responded:
 			r = r.heard(sent)
