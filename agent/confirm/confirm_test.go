@@ -909,3 +909,30 @@ func TestLaterCause(t *testing.T) {
 		}
 	})
 }
+
+// A version whose confirmation couldn't be written, for example to a full disk, isn't rolled back by a later reboot.
+func TestConfirmedOnAFullDisk(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("good")
+		w.attach(v, "d")
+		aside := w.dir + ".aside"
+		if err := errors.Join(os.Rename(w.dir, aside), os.WriteFile(w.dir, nil, 0o600)); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(2 * limit)
+		if w.changes.Unconfirmed() > 0 {
+			w.t.Fatal("not confirmed")
+		}
+		if err := errors.Join(os.Remove(w.dir), os.Rename(aside, w.dir)); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(limit)
+		w.boot("second")
+		w.crash()
+		w.pass(limit)
+		w.runs(v, "it")
+		if len(w.undone) > 0 {
+			w.t.Errorf("undone %q", w.undone)
+		}
+	})
+}

@@ -176,7 +176,7 @@ func added(before, after []daemon.Program) bool {
 // and the reports must not wait for the disk.
 func unrecorded(ctx context.Context, err error) {
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change; after a crash, it is confirmed again")
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change; retrying. After a crash until then, it is confirmed again")
 	}
 }
 
