@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -55,10 +54,14 @@ type Changes struct {
 	// can't be set, unlike the wall clock.
 	uptime func() time.Duration
 	wake   chan struct{}
+	// resumed means that an earlier process left versions that wait for a response of the API server.
+	resumed bool
 
 	mu      sync.Mutex
 	records map[program.Key]record
-	next    time.Time // of the next request
+	// unwritten are the keys whose records on the disk differ, because writing failed, for example on a full disk.
+	unwritten map[program.Key]bool
+	next      time.Time // of the next request
 }
 
 // Open reads the records in a directory. The boot ID comes from proc.
@@ -68,6 +71,7 @@ func (c *Changes) Open(dir, proc string) error {
 		return fmt.Errorf("read the boot ID: %w", err)
 	}
 	c.boot, c.journal, c.wake = strings.TrimSpace(string(boot)), &journal{dir}, make(chan struct{}, 1)
+	c.unwritten = map[program.Key]bool{}
 	if c.uptime == nil {
 		c.uptime = sinceBoot
 	}
@@ -77,6 +81,7 @@ func (c *Changes) Open(dir, proc string) error {
 		case r.Tried == nil:
 		case c.Enabled():
 			c.records[key] = record{r.Confirmed, r.Tried.resumed(time.Now(), c.uptime(), c.boot, c.Limit)}
+			c.resumed = c.resumed || r.open()
 		default:
 			err = errors.Join(err, c.put(key, record{Confirmed: cmp.Or(r.running(), r.Confirmed)}))
 		}
@@ -102,8 +107,8 @@ func (c *Changes) Begin(key program.Key, v Version) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.records[key]
-	id := v.id()
+	before, recorded := c.records[key]
+	r, id := before, v.id()
 	if r.Confirmed != nil && r.Confirmed.id() == id {
 		return nil
 	}
@@ -123,9 +128,15 @@ func (c *Changes) Begin(key program.Key, v Version) error {
 	if r.Confirmed != nil && r.Confirmed.Object.Metadata.UID != v.Object.Metadata.UID {
 		r.Confirmed = nil // another object of this name, which had nothing to do with the programs of this one
 	}
-	err := c.put(key, r)
+	if err := c.put(key, r); err != nil {
+		// Nothing is attached. The next attach point of the version must not find it recorded.
+		if c.records[key] = before; !recorded {
+			delete(c.records, key)
+		}
+		return err
+	}
 	c.schedule()
-	return err
+	return nil
 }
 
 // schedule sets the time of the next request after a change, unless there is one. The caller holds mu.
@@ -196,7 +207,33 @@ func (c *Changes) forget(key program.Key) error {
 		return nil
 	}
 	delete(c.records, key)
-	return c.journal.remove(key)
+	return c.write(key)
+}
+
+// write writes or removes the file of a record. If that fails, it is tried again later: an old file would roll back a version
+// that was confirmed. The caller holds mu.
+func (c *Changes) write(key program.Key) error {
+	var err error
+	if r, ok := c.records[key]; ok {
+		err = c.journal.write(key, r)
+	} else {
+		err = c.journal.remove(key)
+	}
+	if c.unwritten[key] = true; err == nil {
+		delete(c.unwritten, key)
+	}
+	return err
+}
+
+// rewrite writes what couldn't be written before.
+func (c *Changes) rewrite() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range c.unwritten {
+		if c.write(key) != nil {
+			return // it was logged
+		}
+	}
 }
 
 // Rollback says what runs instead of a version that was undone.
@@ -306,144 +343,6 @@ func (c *Changes) Images() []bytecode.Image {
 	return images
 }
 
-// Run confirms versions, and undoes those that can't be confirmed in time, until ctx ends.
-func (c *Changes) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.wake:
-		case <-time.After(c.wait()):
-		}
-		c.step(ctx)
-	}
-}
-
-// wait returns the time until the next step.
-func (c *Changes) wait() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	const idle = time.Hour
-	until := time.Now().Add(idle)
-	for _, r := range c.records {
-		switch {
-		case r.Tried == nil || r.Tried.State == refused || r.Tried.State == partial:
-			continue
-		case r.Tried.State == undoing:
-			return again // it failed
-		case r.Tried.State == trying || r.Tried.State == undone:
-			until = earlier(until, r.Tried.deadline.Add(time.Millisecond))
-		case r.Tried.State == unproven:
-		}
-		if r.open() {
-			until = earlier(until, c.next)
-		}
-	}
-	return max(0, time.Until(until))
-}
-
-// step undoes what is overdue, and asks the API server if that is due.
-func (c *Changes) step(ctx context.Context) {
-	now := time.Now()
-	undo, open := map[program.Key]record{}, false
-	c.update(ctx, func(key program.Key, r record) record {
-		r = r.passed(now, c.boot, c.Limit)
-		if r.Tried != nil && r.Tried.State == undoing {
-			undo[key] = r
-		}
-		open = open || r.open()
-		return r
-	})
-	if len(undo) > 0 {
-		c.undo(ctx, undo)
-	}
-	c.mu.Lock()
-	due := open && !time.Now().Before(c.next)
-	c.mu.Unlock()
-	if due {
-		c.ask(ctx)
-	}
-}
-
-// undo runs the previous versions of objects.
-func (c *Changes) undo(ctx context.Context, records map[program.Key]record) {
-	log := logr.FromContextOrDiscard(ctx)
-	previous := map[program.Key]*Version{}
-	for key, r := range records {
-		log.Info("Rolling back", "owner", key.String(), "reason", r.message())
-		previous[key] = r.Confirmed
-	}
-	failed := c.Undo(ctx, previous)
-	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key := range records {
-		log := log.WithValues("owner", key.String())
-		if err := failed[key]; err != nil {
-			log.Error(err, "Failed to roll back; retrying")
-			continue
-		}
-		// A newer version can have been recorded in the meantime.
-		if is := c.records[key]; is.Tried != nil && is.Tried.State == undoing {
-			if err := c.put(key, is.restored(now, c.Limit)); err != nil {
-				log.Error(err, "Failed to record a rollback")
-			}
-		}
-		c.next = now
-		c.Changed(key)
-	}
-}
-
-// ask sends a request to the API server, and updates all records with the response.
-func (c *Changes) ask(ctx context.Context) {
-	sent := time.Now()
-	short, stop := context.WithTimeout(ctx, patience)
-	response := c.Ask(short)
-	stop()
-	if ctx.Err() != nil {
-		return
-	}
-	waiting := time.Duration(0)
-	c.update(ctx, func(_ program.Key, r record) record {
-		switch {
-		case response == Reached, response == Responded && r.attaching():
-			r = r.postponed(time.Now(), c.Limit)
-		case response == Responded:
-			r = r.heard(sent)
-		default:
-			r = r.unheard()
-		}
-		if interval := r.interval(response, c.Limit); interval > 0 && (waiting == 0 || interval < waiting) {
-			waiting = interval
-		}
-		return r
-	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.next = time.Time{}
-	if waiting > 0 {
-		c.next = sent.Add(waiting)
-	}
-}
-
-// update replaces records, and reports those whose state has changed.
-func (c *Changes) update(ctx context.Context, next func(program.Key, record) record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, was := range c.records {
-		is := next(key, was)
-		if is == was {
-			continue
-		}
-		if err := c.put(key, is); err != nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change", "owner", key.String())
-		}
-		if is.Tried == nil || is.Tried.State != trying && is.Tried.State != partial {
-			c.Changed(key)
-		}
-	}
-}
-
 // put stores a record. The caller holds mu.
 func (c *Changes) put(key program.Key, r record) error {
 	if r == (record{}) {
@@ -455,12 +354,5 @@ func (c *Changes) put(key program.Key, r record) error {
 		r.Tried = &next
 	}
 	c.records[key] = r
-	return c.journal.write(key, r)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+	return c.write(key)
 }

@@ -801,3 +801,138 @@ func TestRebootAfterARollback(t *testing.T) {
 		w.runs(v, "nothing", "this node doesn't try generation 1 again")
 	})
 }
+
+// Nothing of a version is attached without a record on the disk, at none of its attach points.
+func TestUnwritableRecord(t *testing.T) {
+	node(t, func(w *world) {
+		good := w.version("good")
+		w.attach(good, "d1")
+		w.pass(limit)
+		if err := errors.Join(os.RemoveAll(w.dir), os.WriteFile(w.dir, nil, 0o600)); err != nil {
+			w.t.Fatal(err)
+		}
+		v := w.version("bad")
+		for range 2 {
+			if err := w.changes.Begin(key, v); err == nil {
+				w.t.Error("it is attached without a record")
+			}
+		}
+		if is := w.changes.Confirmed(key, "uid"); is == nil || is.Generation() != good.Generation() || w.changes.Unconfirmed() > 0 {
+			w.t.Errorf("%+v runs", is)
+		}
+		first := program.Key{Kind: key.Kind, Name: "first"}
+		if err := w.changes.Begin(first, v); err == nil || len(w.changes.Keys()) != 1 {
+			w.t.Errorf("records of %v after %v", w.changes.Keys(), err)
+		}
+		if err := errors.Join(os.Remove(w.dir), os.Mkdir(w.dir, 0o700), w.changes.Begin(key, v)); err != nil || w.changes.Unconfirmed() != 1 {
+			w.t.Errorf("with a disk that works: %v", err)
+		}
+	})
+}
+
+// An agent that was killed after a request without a response asks again, before it rolls anything back.
+func TestKilledInSilence(t *testing.T) {
+	node(t, func(w *world) {
+		w.responds = func() Response { return Silent }
+		v := w.version("good")
+		w.attach(v, "d")
+		w.pass(limit - 2*time.Second)
+		if w.requests == 0 {
+			w.t.Fatal("it hasn't asked")
+		}
+		w.stop()
+		w.pass(2 * limit)
+		w.responds = func() Response { return Responded }
+		w.start()
+		w.pass(time.Second)
+		w.attach(v, "d")
+		w.pass(limit)
+		w.runs(v, "it")
+		if len(w.undone) > 0 || w.changes.Unconfirmed() > 0 {
+			w.t.Errorf("undone %q", w.undone)
+		}
+	})
+}
+
+// A response to a request from before all of a version was attached doesn't confirm it, but ends the silence.
+func TestResponseToAnEarlierRequest(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("good")
+		deadline, ended := time.Now().Add(limit), false
+		w.responds = func() Response {
+			switch left := time.Until(deadline); {
+			case ended:
+			case left > again:
+				return Silent
+			default: // the last request in time
+				w.Unlock()
+				<-time.After(left / 2)
+				w.Lock()
+				ended = true
+				if err := w.changes.End(key, v, Pass{Attached: true, Added: true, Complete: true}); err != nil {
+					w.t.Error(err)
+				}
+			}
+			return Responded
+		}
+		if err := w.changes.Begin(key, v); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(2 * limit)
+		w.runs(v, "it")
+		if !ended || len(w.undone) > 0 || w.changes.Unconfirmed() > 0 {
+			w.t.Errorf("ended: %t, undone %q", ended, w.undone)
+		}
+	})
+}
+
+// If rolling back one version didn't restore the connection, and rolling back a later one did, only the later one is refused.
+func TestLaterCause(t *testing.T) {
+	node(t, func(w *world) {
+		later := program.Key{Kind: key.Kind, Name: "later"}
+		w.responds = func() Response {
+			if len(w.undone) > 1 {
+				return Responded
+			}
+			return Silent
+		}
+		good, bad := w.version("good"), w.version("bad")
+		w.attach(good, "d1")
+		w.pass(limit / 3)
+		if err := errors.Join(w.changes.Begin(later, bad), w.changes.End(later, bad, Pass{Attached: true, Added: true, Complete: true})); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(2 * limit)
+		w.runs(good, "it")
+		if r := w.changes.Rollback(later, bad); r == nil || !strings.Contains(r.Message, "got one after the rollback") {
+			w.t.Errorf("the later one: %+v", r)
+		}
+	})
+}
+
+// A version whose confirmation couldn't be written, for example to a full disk, isn't rolled back by a later reboot.
+func TestConfirmedOnAFullDisk(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("good")
+		w.attach(v, "d")
+		aside := w.dir + ".aside"
+		if err := errors.Join(os.Rename(w.dir, aside), os.WriteFile(w.dir, nil, 0o600)); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(2 * limit)
+		if w.changes.Unconfirmed() > 0 {
+			w.t.Fatal("not confirmed")
+		}
+		if err := errors.Join(os.Remove(w.dir), os.Rename(aside, w.dir)); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(limit)
+		w.boot("second")
+		w.crash()
+		w.pass(limit)
+		w.runs(v, "it")
+		if len(w.undone) > 0 {
+			w.t.Errorf("undone %q", w.undone)
+		}
+	})
+}

@@ -71,10 +71,23 @@ func (j *journal) write(key program.Key, r record) error {
 	if err == nil {
 		err = renameio.WriteFile(j.path(key), text, fileMode)
 	}
+	if err == nil {
+		err = j.sync()
+	}
 	if err != nil {
 		return fmt.Errorf("record a change of %s: %w", key, err)
 	}
 	return nil
+}
+
+// sync makes the names of files survive a crash of the node. A version can cause that crash as soon as it is attached, when
+// the file system hasn't written the directory yet.
+func (j *journal) sync() error {
+	dir, err := os.Open(j.dir)
+	if err != nil {
+		return fmt.Errorf("open the directory: %w", err)
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func (j *journal) remove(key program.Key) error {

@@ -206,10 +206,17 @@ func (r record) passed(now time.Time, boot string, limit time.Duration) record {
 	case t.State == trying && t.Silent && now.After(t.deadline):
 		next.State, next.Limit = undoing, limit
 	case t.State == undone && now.After(t.deadline):
-		next.State = unproven
+		return r.cleared()
 	default:
 		return r
 	}
+	return record{r.Confirmed, &next}
+}
+
+// cleared returns the record after undoing the version didn't restore the connection.
+func (r record) cleared() record {
+	next := *r.Tried
+	next.State = unproven
 	return record{r.Confirmed, &next}
 }
 
@@ -253,6 +260,11 @@ func (r record) running() *Version {
 // attaching reports whether a part of the tried version may not be attached yet.
 func (r record) attaching() bool {
 	return r.Tried != nil && r.Tried.State == trying && r.Tried.since.IsZero()
+}
+
+// attachedSince reports whether a part of the tried version may not have been attached yet when a request was sent.
+func (r record) attachedSince(sent time.Time) bool {
+	return r.attaching() || r.Tried != nil && r.Tried.State == trying && !sent.After(r.Tried.since)
 }
 
 // interval returns the time from a request with a response to the next one, or 0 if the record waits for none.

@@ -176,7 +176,7 @@ func added(before, after []daemon.Program) bool {
 // and the reports must not wait for the disk.
 func unrecorded(ctx context.Context, err error) {
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change; after a crash, it is confirmed again")
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change; retrying. After a crash until then, it is confirmed again")
 	}
 }
 
@@ -259,15 +259,21 @@ func (r *reconciler) planOffline(ctx context.Context, version *confirm.Version) 
 	return owner, want, err
 }
 
-// restore runs the previous version of an owner, or nothing.
+// restore runs the previous version of an owner, or nothing. What of it can't be attached is left to the next pass: it may not
+// have been attached before either, and the node isn't cut off by it.
 func (r *reconciler) restore(ctx context.Context, key program.Key, version *confirm.Version) error {
 	previous, want, err := r.planOffline(ctx, version)
 	if err == nil && previous != nil {
 		var outcome report.Outcome
 		outcome, err = r.execute(ctx, previous, want, change{}, r.policies.Offline(previous, version.Image))
-		if err = errors.Join(err, outcome.Err()); err == nil {
+		failed := outcome.Err()
+		if err == nil && len(outcome.Loads)+len(outcome.Removals) == 0 {
+			if failed != nil {
+				logr.FromContextOrDiscard(ctx).Info("Failed to attach a part of the previous version", "owner", key.String(), "reason", failed.Error())
+			}
 			return nil
 		}
+		err = errors.Join(err, failed)
 	}
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to run the previous version; unloading", "owner", key.String())

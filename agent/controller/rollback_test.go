@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +38,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/load"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/record"
+	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -302,6 +307,46 @@ func TestRecordedWithoutLimit(t *testing.T) {
 		v.run(t.Context(), kind, o)
 		if is := v.reconciler.changes.Confirmed(program.OwnerOf(kind, o).Key, o.UID); is == nil || is.Generation() != o.Generation {
 			t.Errorf("%+v is recorded", is)
+		}
+	})
+}
+
+// If a part of the previous version can't be attached, the rest of it runs again.
+func TestPartOfThePreviousVersionRunsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		v.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
+			if in, ok := request.(*gobpfman.AttachRequest); ok && !done && in.GetAttach().GetTcxAttachInfo().GetIface() == "eth1" {
+				return status.Error(codes.Aborted, "no such device")
+			}
+			return nil
+		})
+		var key program.Key
+		var version confirm.Version
+		run := func(o *v1alpha1.TcxProgram) report.Outcome {
+			owner := program.OwnerOf(kind, o)
+			var err error
+			key = owner.Key
+			version, err = confirm.VersionOf(kind, o)
+			_, outcome, _, failed := v.reconciler.runVersion(t.Context(), key, assignment{owner: &owner, version: version})
+			if err := errors.Join(err, failed); err != nil {
+				t.Fatal(err)
+			}
+			return outcome
+		}
+		if outcome := run(tcx("good", named("eth0", "eth1"))); len(outcome.Attaches) != 1 {
+			t.Fatalf("attached with %v", outcome.Err())
+		}
+		v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+		bad := tcx("bad", named("eth0", "eth2"))
+		bad.Generation = 2
+		run(bad)
+		v.await("rolled back", 2*confirmLimit, func() bool {
+			rollback := v.reconciler.changes.Rollback(key, version)
+			return rollback != nil && strings.Contains(rollback.Message, "got one after the rollback")
+		})
+		if is := v.attached("good"); !slices.Equal(is, []string{"eth0"}) {
+			t.Errorf("the previous version is attached to %q", is)
 		}
 	})
 }

@@ -108,7 +108,8 @@ func within[R any](ctx context.Context, l *lane, deadline time.Duration, call fu
 }
 
 // enter waits for other calls. If the daemon is silent, enter asks it first: a Load that it doesn't answer would take
-// longer, and the daemon might still execute it later. After a nil error, the caller has to leave the lane.
+// longer, and the daemon might still execute it later. An interrupt of ctx doesn't end that question: repeated ones would
+// never let a slow daemon answer. After a nil error, the caller has to leave the lane.
 func (i *Inventory) enter(ctx context.Context, op string) error {
 	err := i.lane.enter(ctx)
 	if errors.Is(err, errSilent) {
@@ -120,12 +121,15 @@ func (i *Inventory) enter(ctx context.Context, op string) error {
 	if !i.lane.isSilent() {
 		return nil
 	}
-	_, err = within(ctx, i.lane, callDeadline, func(ctx context.Context) (struct{}, error) {
+	_, err = within(interrupt.Without(ctx), i.lane, callDeadline, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, bpfman.Ask(ctx, i.rpc)
 	})
 	if err != nil {
 		i.lane.leave()
 		return &Error{Op: op, Cause: err}
+	}
+	if err := i.lane.entered(ctx); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/agent/interrupt"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -147,6 +148,49 @@ func TestDaemonThatHangs(t *testing.T) {
 		d.hangs.Store(true)
 		if err := i.Attach(t.Context(), p.ID, program.AttachPoint{Name: "lo", Info: &gobpfman.AttachInfo{}}); err == nil || i.Ready() == nil {
 			t.Errorf("attached: %v", err)
+		}
+	})
+}
+
+// slow is a daemon that hangs, and later needs a few seconds for each list.
+type slow struct {
+	hanging
+}
+
+func (s *slow) List(ctx context.Context, in *gobpfman.ListRequest, opts ...grpc.CallOption) (*gobpfman.ListResponse, error) {
+	select {
+	case <-time.After(5 * time.Second):
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return s.hanging.List(ctx, in, opts...)
+}
+
+// Interruptions don't keep the agent from noticing that the daemon is back, and prevent the call.
+func TestInterruptionsOfASilentDaemon(t *testing.T) {
+	root := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := &slow{hanging{Daemon: daemontest.New(root)}}
+		i := known(t, d, "")
+		p := load(t, i, owner)
+		point := program.AttachPoint{Name: "lo", Info: &gobpfman.AttachInfo{}}
+		d.hangs.Store(true)
+		if err := i.Attach(t.Context(), p.ID, point); err == nil || i.Ready() == nil {
+			t.Fatalf("attached: %v", err)
+		}
+		d.hangs.Store(false)
+		// A rollback interrupts the pass each second until the daemon answers.
+		for start := time.Now(); i.Ready() != nil && time.Since(start) < callDeadline; {
+			pass, stop := interrupt.With(t.Context())
+			timer := time.AfterFunc(time.Second, func() { stop(errors.New("a reason")) })
+			if err := i.Attach(pass, p.ID, point); err == nil {
+				t.Error("the call was made although it was interrupted")
+			}
+			timer.Stop()
+			stop(nil)
+		}
+		if err := i.Ready(); err != nil {
+			t.Error(err)
 		}
 	})
 }
