@@ -85,7 +85,8 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, collector := range []prometheus.Collector{known, &deploy.NodePods{Client: mgr.GetClient(), Namespace: o.Namespace, Leads: mgr.Elected()}} {
+	pods := &deploy.NodePods{Client: mgr.GetClient(), Namespace: o.Namespace, Leads: mgr.Elected(), Clock: clock.RealClock{}}
+	for _, collector := range []prometheus.Collector{known, pods} {
 		// A test can start several operators in one process.
 		if err := metrics.Registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("register metrics: %w", err)
