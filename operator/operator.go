@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http/httpproxy"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,6 +102,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("set up %T: %w", lease, err)
 	}
 	err = guard(mgr, recorder, o.Namespace, known, func() error {
+		known.Optional(corev1.SchemeGroupVersion.WithKind("Event")) // they only say why there are no pods
 		return setUp(mgr, controllers(mgr, reports.NewStore(known), recorder, announcer, openShift, o.Proxy))
 	})
 	if err != nil {
