@@ -117,7 +117,7 @@ func (r *Reconciler) observe(ctx context.Context, configMap *corev1.ConfigMap, o
 	unread := (*kinds.UnreadError)(nil)
 	err = r.Client.List(ctx, &about, client.InNamespace(r.ConfigMap.Namespace), client.UnsafeDisableDeepCopy)
 	if errors.As(err, &unread) && unread.Err != nil {
-		return nil // without the permission, which earlier roles lack, the other problems are known
+		return nil //nolint:nilerr // without the permission, which earlier roles lack, the other problems are known
 	}
 	if err != nil {
 		return fmt.Errorf("list the Events about DaemonSet %s: %w", deploy.DaemonSetName, err)
