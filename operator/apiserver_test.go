@@ -39,7 +39,9 @@ type apiServer struct {
 	// held is the resource that can't be listed until released is closed.
 	held     string
 	released chan struct{}
-	writes   []string
+	// forbidden is a resource without the permission to read it.
+	forbidden string
+	writes    []string
 }
 
 // resources are the resources that the operator uses.
@@ -170,6 +172,8 @@ func (s *apiServer) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	query := q.URL.Query()
 	switch {
+	case q.Method == http.MethodGet && path[0] == s.forbidden:
+		return refuse(q, http.StatusForbidden, metav1.StatusReasonForbidden), nil
 	case q.Method != http.MethodGet:
 		return s.write(q, gvk, name, slices.Contains(path, "status"))
 	case query.Get("sendInitialEvents") != "": // like an API server that doesn't have it

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http/httpproxy"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -85,7 +86,8 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, collector := range []prometheus.Collector{known, &deploy.NodePods{Client: mgr.GetClient(), Namespace: o.Namespace, Leads: mgr.Elected()}} {
+	pods := &deploy.NodePods{Client: mgr.GetClient(), Namespace: o.Namespace, Leads: mgr.Elected(), Clock: clock.RealClock{}}
+	for _, collector := range []prometheus.Collector{known, pods} {
 		// A test can start several operators in one process.
 		if err := metrics.Registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("register metrics: %w", err)
@@ -100,6 +102,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("set up %T: %w", lease, err)
 	}
 	err = guard(mgr, recorder, o.Namespace, known, func() error {
+		known.Optional(corev1.SchemeGroupVersion.WithKind("Event")) // they only say why there are no pods
 		return setUp(mgr, controllers(mgr, reports.NewStore(known), recorder, announcer, openShift, o.Proxy))
 	})
 	if err != nil {

@@ -34,6 +34,8 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/hints"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/operator/nodes"
+	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
 func TestMain(m *testing.M) {
@@ -150,6 +152,28 @@ func TestRestartWithLateLists(t *testing.T) {
 			stop()
 		}
 		checkHalted(s)
+	})
+}
+
+// Without the permission to read Events, everything else works.
+func TestEventsThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &apiServer{t: t, forbidden: "events"}
+		halted(s)
+		s.put(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "failing", Labels: map[string]string{"name": deploy.DaemonSetName, takeover.PartOfLabel: "bpfman"}},
+			Spec:       corev1.PodSpec{NodeName: "node"},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+				Name: deploy.AgentContainer, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
+			}}},
+		})
+		defer run(s)()
+		time.Sleep(time.Minute) //nolint:forbidigo // in the bubble, the clock isn't real
+		var config corev1.ConfigMap
+		s.get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), types.NamespacedName{Namespace: namespace, Name: deploy.ConfigMapName}, &config)
+		if problems := config.Annotations[nodes.Annotation]; !strings.Contains(problems, "ErrImagePull") {
+			t.Errorf("the problems are %q", problems)
+		}
 	})
 }
 

@@ -124,14 +124,18 @@ documents() {
 }
 
 # refuse_other_releases ends the script if there is a Helm release that it doesn't uninstall: its operator and node pods
-# would run on without definitions. Helm annotates what it creates with the release.
+# would run on without definitions. Helm annotates what it creates with the release. Other tools that apply the chart,
+# such as Argo CD, don't.
 refuse_other_releases() {
-	local found name namespace
+	local found namespace release
 	found=$(kubectl get deployments -A -l app.kubernetes.io/managed-by=Helm,app.kubernetes.io/name=bpfman-operator \
-		-o go-template='{{range .items}}{{with .metadata.annotations}}{{index . "meta.helm.sh/release-name"}} {{index . "meta.helm.sh/release-namespace"}}{{"\n"}}{{end}}{{end}}')
-	while read -r name namespace; do
-		[[ -z $name || "$name $namespace" == "bpfman bpfman" ]] || die "nothing is deleted: the cluster has the Helm release $name in namespace $namespace. Uninstall it," \
-			"and then delete the definitions:" "  helm uninstall $name --namespace $namespace && uninstall.sh --definitions"
+		-o go-template='{{range .items}}{{.metadata.namespace}} {{with .metadata.annotations}}{{with index . "meta.helm.sh/release-name"}}{{.}}{{end}}{{end}}{{"\n"}}{{end}}')
+	while read -r namespace release; do
+		[[ -n $namespace && "$namespace ${release:-bpfman}" != "bpfman bpfman" ]] || continue
+		[[ -n $release ]] || die "nothing is deleted: another tool than Helm installed the Helm chart in namespace $namespace. Uninstall it with that" \
+			"tool, and then delete the definitions:" "  uninstall.sh --definitions"
+		die "nothing is deleted: the cluster has the Helm release $release in namespace $namespace. Uninstall it," \
+			"and then delete the definitions:" "  helm uninstall $release --namespace $namespace && uninstall.sh --definitions"
 	done <<<"$found"
 }
 

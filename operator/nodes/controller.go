@@ -6,6 +6,7 @@ package nodes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -22,7 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/bpfman/bpfman-operator/internal/event"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/operator/kindcache"
 	"github.com/bpfman/bpfman-operator/operator/pace"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
@@ -34,6 +37,8 @@ const (
 	ReasonProblem = "NodeComponentsFail"
 
 	passTimeout = 10 * time.Second
+	// unlistedRetry is the delay before the next reconciliation if the Events haven't been listed yet.
+	unlistedRetry = time.Second
 	// writePace is the minimum interval between writes in a small cluster.
 	writePace = time.Second
 	// startLimit is how long a container can take to be ready after it was first seen. The daemon, which the agent waits
@@ -62,7 +67,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return []reconcile.Request{{NamespacedName: r.ConfigMap}}
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("nodes").
-		Watches(&corev1.Pod{}, one).Watches(&appsv1.DaemonSet{}, one).Watches(&corev1.Event{}, one).
+		Watches(&corev1.Pod{}, one).Watches(&appsv1.DaemonSet{}, one).
+		WatchesRawSource(kindcache.Source(mgr.GetCache(), client.Object(&corev1.Event{}), one)).
 		Complete(r)
 }
 
@@ -80,7 +86,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, fmt.Errorf("list the pods of the node components: %w", err)
 	}
 	observed := Observed{Pods: pods.Items, Version: r.Version}
-	if err := r.observe(ctx, configMap, &observed); err != nil {
+	if err := r.observe(ctx, configMap, &observed); kinds.Unread(err) {
+		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
+	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	now := r.Clock.Now()
@@ -106,7 +114,12 @@ func (r *Reconciler) observe(ctx context.Context, configMap *corev1.ConfigMap, o
 	}
 	observed.DaemonSet = daemonSet
 	var about corev1.EventList
-	if err := r.Client.List(ctx, &about, client.InNamespace(r.ConfigMap.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	unread := (*kinds.UnreadError)(nil)
+	err = r.Client.List(ctx, &about, client.InNamespace(r.ConfigMap.Namespace), client.UnsafeDisableDeepCopy)
+	if errors.As(err, &unread) && unread.Err != nil {
+		return nil //nolint:nilerr // without the permission, which earlier roles lack, the other problems are known
+	}
+	if err != nil {
 		return fmt.Errorf("list the Events about DaemonSet %s: %w", deploy.DaemonSetName, err)
 	}
 	observed.Events = about.Items

@@ -586,4 +586,9 @@ func TestValuesAreDescribed(t *testing.T) {
 			t.Errorf("--set %s: %v", wrong, err)
 		}
 	}
+	// The operator's defaults apply, as to an empty key of the ConfigMap.
+	empty := "agent.healthProbeAddress=,agent.metricsAddress=,csi.metricsAddress=,inspector.metricsAddress="
+	if _, err := helm(t, "template", filepath.Join(root, "charts/bpfman-operator"), "--set", "images.loaded=true", "--set", empty); err != nil {
+		t.Errorf("--set %s: %v", empty, err)
+	}
 }

@@ -336,7 +336,7 @@ var (
 )
 
 // Words of PromQL in the expressions.
-var words = []string{"sum", "max", "rate", "increase", "histogram_quantile", "vector", "or", "and", "topk", "count", "max_over_time", "end", "label_replace", "label_join", "absent"}
+var words = []string{"sum", "max", "rate", "increase", "histogram_quantile", "vector", "or", "and", "topk", "count", "max_over_time", "end", "label_replace", "label_join", "absent", "unless", "changes"}
 
 // Labels of the target, not of the series.
 var ofTarget = []string{"node", "job", "pod", "container", "namespace", "instance"}

@@ -109,7 +109,7 @@ func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, owner v1alph
 	see("nodes", err)
 	components, err := c.Components(ctx, o.components)
 	facts.Problems = why.Problems(components)
-	elsewhere := apierrors.IsNotFound(err)
+	elsewhere := err != nil // without the ConfigMap, it isn't known whether bpfman is installed there
 	see("problems of the components", err)
 	facts.Agents, err = cluster.All[corev1.Pod](ctx, c, &corev1.PodList{}, client.InNamespace(o.components), cluster.NodePods)
 	if err == nil && len(facts.Agents) == 0 && elsewhere {

@@ -4,8 +4,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,27 +195,45 @@ func namespaced() []client.Object {
 
 // forbidden connects to a cluster where only bpfman's kinds can be read.
 func forbidden(objects ...client.Object) cluster.Connect {
-	refuse := func(what string) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: what}, "", errors.New("the user may not"))
+	return without([]string{"nodes", "pods", "configmaps"}, objects...)
+}
+
+// without connects to a cluster where some kinds can't be read.
+func without(resources []string, objects ...client.Object) cluster.Connect {
+	allow := func(resource string) error {
+		if slices.Contains(resources, resource) {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("the user may not"))
+		}
+		return nil
 	}
 	reader := fake.NewClientBuilder().WithScheme(cluster.Scheme()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			var err error
 			switch list.(type) {
 			case *corev1.NodeList:
-				return refuse("nodes")
+				err = allow("nodes")
 			case *corev1.PodList:
-				return refuse("pods")
+				err = allow("pods")
 			}
-			return c.List(ctx, list, options...)
+			return cmp.Or(err, c.List(ctx, list, options...))
 		},
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			var err error
 			if _, ok := o.(*corev1.ConfigMap); ok {
-				return refuse("configmaps")
+				err = allow("configmaps")
 			}
-			return c.Get(ctx, key, o, options...)
+			return cmp.Or(err, c.Get(ctx, key, o, options...))
 		},
 	}).Build()
 	return func() (*cluster.Cluster, error) { return &cluster.Cluster{Reader: reader, Namespace: "team"}, nil }
+}
+
+// Whether bpfman is installed in a namespace without agents is only known to who can read its ConfigMap.
+func TestWhyWithoutTheConfigMap(t *testing.T) {
+	out, _, err := execute(t, without([]string{"configmaps"}, everything()...), "why", "tcxprogram/counter", "--bpfman-namespace=kube-system")
+	if err != nil || !strings.Contains(out, "there is no agent in namespace kube-system") || strings.Contains(out, "no agent runs on the node") {
+		t.Errorf("error %v:\n%s", err, out)
+	}
 }
 
 func TestWhy(t *testing.T) {

@@ -307,18 +307,26 @@ func (c *cluster) keepsOtherReleases(t *testing.T, whole []byte) {
 		},
 	}
 	must.Succeed(t, c.Create(t.Context(), other))
-	before := c.everything(t)
-	for _, argument := range []string{"--helm", "-"} {
-		said, err := c.run(t, whole, "uninstall.sh", argument)
-		for _, expected := range []string{"nothing is deleted", "helm uninstall ebpf --namespace default", c.Config.Host} {
-			if err == nil || !strings.Contains(said, expected) {
-				t.Errorf("uninstall.sh %s: %v, without %q:\n%s", argument, err, expected, said)
+	refuses := func(expected string) {
+		t.Helper()
+		before := c.everything(t)
+		for _, argument := range []string{"--helm", "-"} {
+			said, err := c.run(t, whole, "uninstall.sh", argument)
+			for _, expected := range []string{"nothing is deleted", expected, c.Config.Host} {
+				if err == nil || !strings.Contains(said, expected) {
+					t.Errorf("uninstall.sh %s: %v, without %q:\n%s", argument, err, expected, said)
+				}
 			}
 		}
+		if after := c.everything(t); !slices.Equal(before, after) {
+			t.Errorf("something changed:\n%q\n%q", before, after)
+		}
 	}
-	if after := c.everything(t); !slices.Equal(before, after) {
-		t.Errorf("something changed:\n%q\n%q", before, after)
-	}
+	refuses("helm uninstall ebpf --namespace default")
+	// As another tool applies the chart. The controller of Deployments adds an annotation.
+	other.Annotations = map[string]string{"deployment.kubernetes.io/revision": "1"}
+	must.Succeed(t, c.Update(t.Context(), other))
+	refuses("another tool than Helm installed the Helm chart in namespace default")
 	must.Succeed(t, c.Delete(t.Context(), other))
 }
 

@@ -73,22 +73,25 @@ export function useStream<T>(path: string, take?: (view: T) => void, parse: (jso
   return state.path === path ? state : {};
 }
 
-/** whileVisible returns a signal that aborts when the other one does, or when the page is hidden. */
-function whileVisible(end: AbortSignal): AbortSignal {
+/** whileVisible returns a controller that aborts when the signal does, or when the page is hidden. It listens until it
+ * aborts, so the caller aborts it at the end. */
+function whileVisible(end: AbortSignal): AbortController {
   const hidden = new AbortController();
   const check = () => document.hidden && hidden.abort();
   document.addEventListener("visibilitychange", check, { signal: hidden.signal });
   end.addEventListener("abort", () => hidden.abort(), { signal: hidden.signal });
-  return hidden.signal;
+  return hidden;
 }
 
 /** visible waits until the page is visible. */
 async function visible(end: AbortSignal): Promise<void> {
   while (document.hidden && !end.aborted) {
+    const change = new AbortController(); // ends both when there is one
     await new Promise((resolve) => {
-      document.addEventListener("visibilitychange", resolve, { once: true });
-      end.addEventListener("abort", resolve, { once: true });
+      document.addEventListener("visibilitychange", resolve, { signal: change.signal });
+      end.addEventListener("abort", resolve, { signal: change.signal });
     });
+    change.abort();
   }
 }
 
@@ -98,7 +101,7 @@ async function follow(path: string, end: AbortSignal, take: (data: string) => vo
   for (let wait = firstRetry; !end.aborted; wait = Math.min(wait * 2, lastRetry)) {
     await visible(end);
     if (end.aborted) return;
-    const signal = whileVisible(end);
+    const reading = whileVisible(end), { signal } = reading;
     try {
       const response = await fetch(path, { signal, headers: { Authorization: "Bearer " + (session?.key ?? "") } });
       if (!response.ok || !response.body) {
@@ -118,7 +121,9 @@ async function follow(path: string, end: AbortSignal, take: (data: string) => vo
     } catch {
       if (!signal.aborted) fail("kubectl bpfman ui doesn't answer: it has ended, or this machine was suspended.", false);
     }
-    if (signal.aborted) {
+    const hidden = signal.aborted;
+    reading.abort();
+    if (hidden) {
       wait = firstRetry / 2;
       continue; // the page was hidden: read again as soon as it is visible
     }
