@@ -200,7 +200,9 @@ func (w *world) checkStatus(wanted *Object, o v1alpha1.UserObject, p *problems) 
 		failing = append(failing, w.m.canary())
 	}
 	status := o.GetStatus()
-	if is := status.Rollout; (is == nil) != (state == "") || is != nil && is.State != state {
+	// A revision that no node is to run hasn't been proven, unless it was before the nodes left.
+	unproven := counts.Selected == 0 && state == v1alpha1.RolloutComplete
+	if is := status.Rollout; (is == nil) != (state == "") || is != nil && is.State != state && (!unproven || is.State != v1alpha1.RolloutProgressing) {
 		p.add("%s %s has the rollout %+v, want %q", wanted.Kind, wanted.Name, is, state)
 	}
 	if len(status.Conditions) == 0 || status.Nodes == nil {
