@@ -59,7 +59,7 @@ func (k *keychain) Resolve(resource authn.Resource) (authn.Authenticator, error)
 	found, err := authn.DefaultKeychain.Resolve(resource)
 	if err != nil {
 		k.failed.Store(&err)
-		return authn.Anonymous, nil
+		return authn.Anonymous, nil //nolint:nilerr // it is kept
 	}
 	return found, nil
 }

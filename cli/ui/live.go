@@ -60,7 +60,7 @@ func (s *Server) usage(ctx context.Context, r *http.Request, send func(any) erro
 				return err
 			}
 			if i, err = s.restarted(ctx, i.Node, pause); err != nil {
-				return nil // the view ends
+				return nil //nolint:nilerr // the view ends
 			}
 		}
 	})

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
@@ -25,7 +24,7 @@ func TestHeldBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody, everybody := ptr.To(int64(0)), (*int64)(nil)
+	nobody, everybody := new(int64(0)), (*int64)(nil)
 	previous := &v1alpha1.RolloutRevision{Revision: 1}
 	for name, c := range map[string]struct {
 		rollout *v1alpha1.RolloutStatus
@@ -43,7 +42,7 @@ func TestHeldBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := object(2)
 			o.Status.Rollout = c.rollout
-			report := &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "u", Controller: ptr.To(true)}}}}
+			report := &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "u", Controller: new(true)}}}}
 			report.Status = v1alpha1.BpfProgramStatus{Node: "a", OwnerGeneration: 1, Conditions: []metav1.Condition{v1alpha1.BpfProgCondLoaded.Condition()}}
 			page, err := Explain(Facts{
 				Kind: "TcxProgram", Object: o, Reports: []v1alpha1.ProgramObject{report}, Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}},

@@ -137,12 +137,18 @@ var histories = map[string]history{
 	"the DaemonSet is deleted": {series: map[string]string{
 		nodeUp: "1x20 stale",
 	}, firing: map[string][]string{"28m": nil, "40m": {"BpfmanAbsent"}}},
-	"the API server refuses the pod of a node": {series: podCounts("3x180", "2x180", "2x180", "0x180"),
-		firing: map[string][]string{"14m": nil, "16m": {"BpfmanNodePodsMissing"}}},
-	"an upgrade stops, because the API server refuses pods": {series: podCounts("3x180", "3x20 2x180", "0x20 1x180", "0x180"),
-		firing: map[string][]string{"34m": nil, "60m": {"BpfmanNodePodsMissing"}}},
-	"the pod of a node isn't ready": {series: podCounts("3x180", "3x180", "3x180", "0x9 1x180"),
-		firing: map[string][]string{"14m": nil, "16m": {"BpfmanNodePodsNotReady"}}},
+	"the API server refuses the pod of a node": {
+		series: podCounts("3x180", "2x180", "2x180", "0x180"),
+		firing: map[string][]string{"14m": nil, "16m": {"BpfmanNodePodsMissing"}},
+	},
+	"an upgrade stops, because the API server refuses pods": {
+		series: podCounts("3x180", "3x20 2x180", "0x20 1x180", "0x180"),
+		firing: map[string][]string{"34m": nil, "60m": {"BpfmanNodePodsMissing"}},
+	},
+	"the pod of a node isn't ready": {
+		series: podCounts("3x180", "3x180", "3x180", "0x9 1x180"),
+		firing: map[string][]string{"14m": nil, "16m": {"BpfmanNodePodsNotReady"}},
+	},
 	"the pod of a node is restarted for a long time": {series: podCounts("3x180", "3x180", "3x180", "0x20 1x3 0x180"), firing: never},
 	// Until it ends, there are always nodes whose pod was just deleted, or that isn't ready yet.
 	"5000 nodes are upgraded, a tenth at a time": {series: podCounts("5000x180", "5000x10 4900x60 5000x180", "5000x9 0+80x62 5000x180", "0x180"), firing: never},

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // policy returns a policy that matches the objects with the label rollout and the node's name.
