@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,8 +33,9 @@ type planner struct {
 	podInterfaces    func([]program.Container)
 	runtime          *breaker.Breaker
 
-	// deleted means that containers run whose pods the API server doesn't have. There are no events about them.
-	deleted atomic.Bool
+	// deleted are the owners whose last plans saw containers whose pods the API server doesn't have. There are no events
+	// about these containers. The keys are of type program.Key.
+	deleted sync.Map
 }
 
 // errOffline is the reason why a rollback leaves links in containers and pods to the next pass: the container runtime could
@@ -72,8 +73,8 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 			return plan.Plan{}, fmt.Errorf("list pods: %w", err)
 		}
 		facts.Containers, facts.ContainersErr = p.running(ctx, pods)
-		if facts.ContainersErr == nil {
-			p.deleted.Store(slices.ContainsFunc(facts.Containers, func(c program.Container) bool { return c.Deleted }))
+		if slices.ContainsFunc(facts.Containers, func(c program.Container) bool { return c.Deleted }) {
+			p.deleted.Store(owner.Key, true)
 		}
 		facts.Containers = slices.DeleteFunc(facts.Containers, func(c program.Container) bool {
 			return owner.Namespace != "" && c.Namespace != owner.Namespace

@@ -183,8 +183,13 @@ const podInterfaces = 10 * time.Second
 // ends.
 func (c *Controller) lookIntoPods(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		deleted := c.reconciler.planner.deleted.Load()
-		c.enqueue(ctx, func(n program.Needs) bool { return n.PodInterfaces || n.Containers && deleted })
+		deleted := &c.reconciler.planner.deleted
+		deleted.Range(func(key, _ any) bool {
+			deleted.Delete(key)            // its next plan sees whether such a container still runs
+			c.queue.Add(key.(program.Key)) //nolint:forcetypeassert // it has no others
+			return true
+		})
+		c.enqueue(ctx, func(n program.Needs) bool { return n.PodInterfaces })
 	}, podInterfaces)
 }
 
