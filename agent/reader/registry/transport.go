@@ -102,6 +102,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme != "https" {
 		return nil, errNoTLS
 	}
+	asked := request.URL.Host
 	for redirects := 0; ; redirects++ {
 		response, err := t.send(request)
 		if err != nil {
@@ -114,7 +115,8 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 				limit = own
 			}
 			response.Body = http.MaxBytesReader(nil, response.Body, limit)
-			if isBusy(response.StatusCode) {
+			// A host that a repository redirects to doesn't speak for the registry, which has other users.
+			if isBusy(response.StatusCode) && request.URL.Host == asked {
 				t.wait.Store(int64(retryAfter(response.Header.Get("Retry-After"), time.Now())))
 			}
 			return response, nil

@@ -254,6 +254,34 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// A registry can ask to wait, and a host that one of its repositories redirects to can't.
+func TestRetryAfterARedirect(t *testing.T) {
+	busy := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	elsewhere := serve(t, busy)
+	server := serve(t, func(w http.ResponseWriter, q *http.Request) {
+		switch q.URL.Path {
+		case "/elsewhere":
+			http.Redirect(w, q, elsewhere.URL, http.StatusFound)
+		case "/here":
+			http.Redirect(w, q, "/busy", http.StatusFound)
+		default:
+			busy(w, q)
+		}
+	})
+	for path, want := range map[string]time.Duration{"/busy": time.Minute, "/here": time.Minute, "/elsewhere": 0} {
+		through := to(t, server)
+		if _, err := get(t, through, server.URL+path); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Duration(through.wait.Load()); got != want {
+			t.Errorf("%s: wait %s, want %s", path, got, want)
+		}
+	}
+}
+
 // Users are told what is wrong, without addresses and bodies.
 func TestTold(t *testing.T) {
 	r, err := parse("registry.example/acme/xdp:v1")
