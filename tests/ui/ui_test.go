@@ -111,9 +111,26 @@ func await(t *testing.T, ctx context.Context, until string) { //nolint:revive //
 	t.Helper()
 	wait, cancel := context.WithTimeout(ctx, chromium.Patience)
 	defer cancel()
-	if _, err := chromedp.Run(wait, chromedp.PollFunction[chromedp.Void]("() => { try { return !!("+until+") } catch { return false } }")); err != nil {
+	if err := poll(wait, until); err != nil {
 		t.Fatalf("%s: %v; the page shows:\n%s", until, err, chromium.Get(t, ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 3000)`)))
 	}
+}
+
+// awaitLoad waits while the page may be loaded again, which ends the scripts of the former page.
+func awaitLoad(t *testing.T, ctx context.Context, until string) { //nolint:revive // The same.
+	t.Helper()
+	wait, cancel := context.WithTimeout(ctx, chromium.Patience)
+	defer cancel()
+	for err := poll(wait, until); err != nil; err = poll(wait, until) {
+		if wait.Err() != nil {
+			t.Fatalf("%s: %v", until, err)
+		}
+	}
+}
+
+func poll(ctx context.Context, until string) error {
+	_, err := chromedp.Run(ctx, chromedp.PollFunction[chromedp.Void]("() => { try { return !!("+until+") } catch { return false } }"))
+	return err //nolint:wrapcheck // the caller says what it waited for
 }
 
 // shows is a script that is true when the page shows a text.
@@ -302,7 +319,7 @@ func ended(t *testing.T) {
 	pasted := start(t, envtest.Kubeconfig(t), "--port", s.origin[strings.LastIndex(s.origin, ":")+1:])
 	await(t, ctx, shows("The session has ended."))
 	chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](fmt.Sprintf("void (location.href = %q)", pasted.address())))
-	await(t, ctx, `!`+shows("The session has ended.")+` && document.querySelectorAll(".map a").length === 60`)
+	awaitLoad(t, ctx, `!`+shows("The session has ended.")+` && document.querySelectorAll(".map a").length === 60`)
 }
 
 // filtered types a text, and selects another filter before the text is applied. Both are applied, and Back empties both.
