@@ -108,7 +108,7 @@ var partial = slices.Concat(
 		"generation %d is rolled back", "a change is rolled back", "wait for a rollback: %w",
 		"no process of the pod is running",
 		"images are being read, or a change isn't confirmed", "too many images are being read from slow registries", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
-		"read the boot ID: %w", "read the record of a change: %w", "remove a damaged record: %w", "remove the record of %s: %w",
+		"read the boot ID: %w", "open the directory: %w", "read the record of a change: %w", "remove a damaged record: %w", "remove the record of %s: %w",
 		"write a section header: %w", "write the ELF header: %w", "it is in section %s, and bpfman has no kind for programs of type %s",
 		"%s has no list of objects", "a list has an item of %T",
 	},
