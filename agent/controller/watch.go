@@ -185,8 +185,10 @@ func (c *Controller) lookIntoPods(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		deleted := &c.reconciler.planner.deleted
 		deleted.Range(func(key, _ any) bool {
-			deleted.Delete(key)            // its next plan sees whether such a container still runs
-			c.queue.Add(key.(program.Key)) //nolint:forcetypeassert // it has no others
+			deleted.Delete(key) // its next plan sees whether such a container still runs
+			if owner, ok := key.(program.Key); ok {
+				c.queue.Add(owner)
+			}
 			return true
 		})
 		c.enqueue(ctx, func(n program.Needs) bool { return n.PodInterfaces })

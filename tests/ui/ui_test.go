@@ -130,7 +130,7 @@ func awaitLoad(t *testing.T, ctx context.Context, until string) { //nolint:reviv
 
 func poll(ctx context.Context, until string) error {
 	_, err := chromedp.Run(ctx, chromedp.PollFunction[chromedp.Void]("() => { try { return !!("+until+") } catch { return false } }"))
-	return err //nolint:wrapcheck // the caller says what it waited for
+	return err
 }
 
 // shows is a script that is true when the page shows a text.
