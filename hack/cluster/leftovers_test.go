@@ -364,11 +364,9 @@ func (m machine) processes() []string {
 	return found
 }
 
-// cgroups returns the topmost cgroups of each hierarchy, where the node's is, and the
-// controllers that the root of cgroup v2 has enabled for them.
+// cgroups returns the topmost cgroups of each hierarchy, where the node's is.
 func (m machine) cgroups() []string {
-	control, _ := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control") // absent with cgroup v1
-	found := strings.Fields(string(control))
+	var found []string
 	for _, pattern := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup/*/*"} {
 		entries, _ := filepath.Glob(pattern)
 		for _, entry := range entries {

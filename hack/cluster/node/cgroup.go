@@ -60,9 +60,7 @@ func createCgroups(name string) error {
 	}
 	for _, h := range all {
 		if h.fstype == "cgroup2" {
-			if err := enabledByClusters.add(enableControllers(h.point)); err != nil {
-				return err
-			}
+			enableControllers(h.point)
 		}
 		dir := filepath.Join(h.point, name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -75,57 +73,13 @@ func createCgroups(name string) error {
 	return nil
 }
 
-// enableControllers enables all controllers of a v2 cgroup for its children, and returns
-// those that weren't. It skips controllers that the kernel refuses, for example because of
-// a realtime process.
-func enableControllers(dir string) []string {
+// enableControllers enables all controllers of a v2 cgroup for its children. It skips
+// controllers that the kernel refuses, for example because of a realtime process.
+func enableControllers(dir string) {
 	controllers, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
-	before, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
-	wanted := slices.DeleteFunc(strings.Fields(string(controllers)), func(c string) bool {
-		return slices.Contains(strings.Fields(string(before)), c)
-	})
-	refused := switchControllers(dir, "+", wanted)
-	return slices.DeleteFunc(wanted, func(c string) bool { return slices.Contains(refused, c) })
-}
-
-// switchControllers enables or disables controllers, and returns those that the kernel
-// refuses to switch.
-func switchControllers(dir, sign string, controllers []string) (refused []string) {
-	for _, controller := range controllers {
-		if os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(sign+controller), 0) != nil {
-			refused = append(refused, controller)
-		}
+	for controller := range strings.FieldsSeq(string(controllers)) {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0)
 	}
-	return refused
-}
-
-// record is the path of a file with the names of controllers.
-type record string
-
-// enabledByClusters has the controllers that this machine's clusters have enabled in the
-// root of the cgroup v2 hierarchy. The last cluster that ends disables them.
-const enabledByClusters record = "/run/bpfman-cluster-controllers"
-
-func (r record) add(controllers []string) error {
-	return r.write(append(r.read(), controllers...))
-}
-
-func (r record) read() []string {
-	content, _ := os.ReadFile(string(r))
-	return strings.Fields(string(content))
-}
-
-func (r record) write(controllers []string) error {
-	var err error
-	if len(controllers) > 0 {
-		err = os.WriteFile(string(r), []byte(strings.Join(controllers, " ")), 0o600)
-	} else if err = os.Remove(string(r)); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("record the enabled cgroup controllers: %w", err)
-	}
-	return nil
 }
 
 // inheritCpuset copies the CPUs and memory nodes of the parent to a new v1 cpuset
@@ -161,8 +115,7 @@ func joinCgroups(name string, pid int) error {
 	return nil
 }
 
-// removeCgroups removes the node's cgroups, and disables the controllers that clusters
-// have enabled. It kills the processes that are still in
+// removeCgroups removes the node's cgroups. It kills the processes that are still in
 // them.
 func removeCgroups(ctx context.Context, name string) error {
 	all, err := hierarchies()
@@ -181,13 +134,6 @@ func removeCgroups(ctx context.Context, name string) error {
 				return fmt.Errorf("remove the cgroup %s: %w", dir, err)
 			case <-time.After(20 * time.Millisecond):
 			}
-		}
-		if h.fstype != "cgroup2" {
-			continue
-		}
-		// The kernel refuses to disable what another cluster's node uses.
-		if err := enabledByClusters.write(switchControllers(h.point, "-", enabledByClusters.read())); err != nil {
-			return err
 		}
 	}
 	return nil
