@@ -52,6 +52,8 @@ const (
 	BPF Name = "bpf"
 	// Tracefs is a tracefs that is mounted or can be mounted, with support for instances.
 	Tracefs Name = "tracefs"
+	// Tun is the kernel's driver for tunnels, at /dev/net/tun.
+	Tun Name = "tun"
 	// CgroupV2 is a mounted hierarchy of cgroup v2.
 	CgroupV2 Name = "cgroup2"
 	// BPFPreload is a kernel with CONFIG_BPF_PRELOAD.
@@ -103,7 +105,7 @@ const (
 var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
 
 var all = append([]Name{
-	Root, BPF, Tracefs, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials,
+	Root, BPF, Tracefs, Tun, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials,
 	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Promtool, Shell,
 }, Types...)
 

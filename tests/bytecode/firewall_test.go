@@ -7,6 +7,7 @@ package bytecode
 
 import (
 	"net/netip"
+	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -23,6 +24,9 @@ import (
 // tunnels and WireGuard.
 func TestFirewallWithoutLinkHeader(t *testing.T) {
 	prerequisite.NeedsRoot(t, "a network of its own needs CAP_SYS_ADMIN")
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		prerequisite.Missing(t, err.Error(), prerequisite.Tun)
+	}
 	runtime.LockOSThread() // never unlocked, so that the thread ends with its network namespace
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)
