@@ -93,7 +93,7 @@ func (a assignments) of(ctx context.Context, key program.Key) (assignment, error
 			return assignment{held: true}, nil
 		}
 		// A later version can have been tried, and have failed. After a reboot, nothing of the object runs then.
-		if runs, err := a.isReported(ctx, key, confirmed); err != nil || !runs {
+		if runs, err := a.isReported(key, confirmed); err != nil || !runs {
 			return assignment{held: true}, err
 		}
 		if assigned.Object, err = confirmed.UserObject(); err != nil {
@@ -108,7 +108,7 @@ func (a assignments) of(ctx context.Context, key program.Key) (assignment, error
 }
 
 // isReported reports whether the reports of this node are about a version.
-func (a assignments) isReported(_ context.Context, key program.Key, version *confirm.Version) (bool, error) {
+func (a assignments) isReported(key program.Key, version *confirm.Version) (bool, error) {
 	if len(a.reports.InDoubt(key)) > 0 {
 		return false, nil
 	}
