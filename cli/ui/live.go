@@ -54,7 +54,10 @@ func (s *Server) usage(ctx context.Context, r *http.Request, send func(any) erro
 	defer end()
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
 		for pause := firstAgain; ; pause = min(2*pause, lastAgain) {
-			err := inspectors.AskUsage(ctx, i, interval, func(u live.Usage) error { return rounds.Answered(i.Node, u) })
+			err := inspectors.AskUsage(ctx, i, interval, func(u live.Usage) error {
+				pause = firstAgain // it has answered
+				return rounds.Answered(i.Node, u)
+			})
 			if err := rounds.Ended(i.Node, cmp.Or(err, fmt.Errorf("node %s: %w", i.Node, errEnded))); err != nil {
 				end() // none of the others answers either, or the browser has left
 				return err
