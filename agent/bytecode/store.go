@@ -29,7 +29,7 @@ import (
 const Dir = "/var/lib/bpfman/bytecode"
 
 // Store keeps eBPF objects on the node's disk, so that programs can be loaded without a
-// registry, also after a reboot. The daemon loads them from there: their paths contain
+// registry, even after a reboot. The daemon loads them from there: their paths contain
 // the image and its digest, so that `bpfman list` on the node shows what a program is.
 //
 //	images/<repository>@<digest of the manifest>.o          the image's object, without debug sections

@@ -183,7 +183,7 @@ func TestStoreReplacesObjects(t *testing.T) {
 }
 
 // What the daemon loads is stored beside the image's object if it is another one. It is only for its kernel and this
-// version of bpfman, and can be made again from the image's object at any time, also after a crash.
+// version of bpfman, and can be made again from the image's object at any time, even after a crash.
 func TestStoreKeepsAdaptedObjects(t *testing.T) {
 	image := named("quay.io/a")
 	s := &Store{Dir: t.TempDir(), Limit: 1000, Kernel: "6.1"}

@@ -122,7 +122,7 @@ type measurement struct {
 	send      func(any) error
 }
 
-// show sends the answers of the nodes. If no inspector answers any more, it returns the error of one.
+// show sends the answers of the nodes. If no inspector answers anymore, it returns the error of one.
 func (m *measurement) show(answers map[string]live.Usage, failed map[string]error) error {
 	v := view.Usage{Nodes: len(answers), Of: m.of, Programs: map[string]view.Used{}}
 	if nodes := slices.Sorted(maps.Keys(failed)); len(nodes) > 0 {

@@ -35,7 +35,7 @@ type Facts struct {
 	Pods []corev1.Pod
 	// Conflicts are the conflicts of the object's programs with others, on all nodes.
 	Conflicts []Conflict
-	// Stale are the maps in volumes of the object that no program uses any more.
+	// Stale are the maps in volumes of the object that no program uses anymore.
 	Stale []inventory.Map
 	// Problems are the problems of the node components.
 	Problems []string

@@ -83,7 +83,7 @@ func TestCondition(t *testing.T) {
 			v1alpha1.ProgramReconcileError, "Failed on 8 nodes, attached on 1 of 9 selected nodes: node-b: load pass: verifier says no; node-d: no such interface: eth7 and 6 more",
 		},
 		{
-			"a node that isn't selected any more can't unload",
+			"a node that isn't selected anymore can't unload",
 			Summary{Agents: 9, Matching: 1, Selected: 1, Attached: 1, Failed: 1, Failures: []NodeReason{{"node-x", "unload 12: timed out"}}},
 			v1alpha1.ProgramReconcileError, "Failed on 1 node, attached on 1 of 1 selected node: node-x: unload 12: timed out",
 		},

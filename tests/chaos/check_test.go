@@ -287,7 +287,7 @@ func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.
 		priority int32
 	}
 	chains := map[string][]placed{}
-	earlier := map[uint32]bool{} // programs of versions before one that doesn't load, which stay where they were attached
+	earlier := map[uint32]bool{}    // programs of versions before one that doesn't load, which stay where they were attached
 	loaded := map[string][]uint32{} // new loads, which count once everything of the node is as it should be
 	for _, objectName := range slices.Sorted(maps.Keys(w.m.Objects)) {
 		o, user := w.m.Objects[objectName], users[objectName]

@@ -183,7 +183,7 @@ func TestImageOfAnIndex(t *testing.T) {
 	n.loadedFrom("index", r.Address+"/index@"+digestOf(t, here), v1alpha1.BpfProgramBytecode{Image: url, Digest: digestOf(t, index), Manifest: digestOf(t, here)})
 }
 
-// The pull policies IfNotPresent and Never use the node's image, also after a restart of
+// The pull policies IfNotPresent and Never use the node's image, even after a restart of
 // the agent and without a registry. Always uses the registry each time.
 func TestPullPoliciesByDigest(t *testing.T) {
 	n := start(t)
