@@ -58,9 +58,10 @@ opm: ## Install opm to bin/; `make catalog` then validates with it.
 ##@ Development
 
 .PHONY: manifests
-manifests: $(LOCALBIN)/controller-gen ## Generate the CustomResourceDefinitions and the ClusterRoles for users from apis/v1alpha1.
+manifests: $(LOCALBIN)/controller-gen ## Generate the CustomResourceDefinitions, the ClusterRoles for users, and the lists of kinds from apis/v1alpha1.
+	go run ./hack/kinds lists
 	$(GENERATE) $< crd paths=./v1alpha1 output:crd:dir=../config/crd/bases
-	$(GENERATE) go run ./internal/userroles >../config/rbac/users/roles.yaml
+	go run ./hack/kinds chart
 
 # The order matters: informers need clients and listers.
 .PHONY: generate

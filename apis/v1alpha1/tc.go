@@ -228,7 +228,7 @@ func (o *TcNsProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.Bpf
 
 // Members implements UserObject.
 func (o *TcNsProgram) Members() ([]BpfApplicationProgram, bool) {
-	return []BpfApplicationProgram{{Type: ProgTypeTC, TC: o.Spec.TcNsProgramInfo.within(o.Namespace)}}, true
+	return []BpfApplicationProgram{{Type: ProgTypeTC, TC: o.Spec.within(o.Namespace)}}, true
 }
 
 // TcNsProgramList is a list of TcNsPrograms.

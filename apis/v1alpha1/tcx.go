@@ -206,7 +206,7 @@ func (o *TcxNsProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.Bp
 
 // Members implements UserObject.
 func (o *TcxNsProgram) Members() ([]BpfApplicationProgram, bool) {
-	return []BpfApplicationProgram{{Type: ProgTypeTCX, TCX: o.Spec.TcxNsProgramInfo.within(o.Namespace)}}, true
+	return []BpfApplicationProgram{{Type: ProgTypeTCX, TCX: o.Spec.within(o.Namespace)}}, true
 }
 
 // TcxNsProgramList is a list of TcxNsPrograms.

@@ -230,7 +230,7 @@ func (o *UprobeNsProgram) GetStatus() *BpfProgramStatusCommon {
 
 // Members implements UserObject.
 func (o *UprobeNsProgram) Members() ([]BpfApplicationProgram, bool) {
-	return []BpfApplicationProgram{{Type: ProgTypeUprobe, Uprobe: o.Spec.UprobeNsProgramInfo.within(o.Namespace)}}, true
+	return []BpfApplicationProgram{{Type: ProgTypeUprobe, Uprobe: o.Spec.within(o.Namespace)}}, true
 }
 
 // UprobeNsProgramList is a list of UprobeNsPrograms.

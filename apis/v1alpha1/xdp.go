@@ -216,7 +216,7 @@ func (o *XdpNsProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.Bp
 
 // Members implements UserObject.
 func (o *XdpNsProgram) Members() ([]BpfApplicationProgram, bool) {
-	return []BpfApplicationProgram{{Type: ProgTypeXDP, XDP: o.Spec.XdpNsProgramInfo.within(o.Namespace)}}, true
+	return []BpfApplicationProgram{{Type: ProgTypeXDP, XDP: o.Spec.within(o.Namespace)}}, true
 }
 
 // XdpNsProgramList is a list of XdpNsPrograms.

@@ -22,7 +22,7 @@ generate-remedies: ## Generate the remedies that the kubectl plugin suggests (cl
 	grep '^|' docs/status.md >cli/remedy/remedies.md
 
 # The output of `generate`.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml docs/reference/api cli/remedy/remedies.md
+GENERATED = apis/v1alpha1 apis/client config/crd/bases docs/reference/api cli/remedy/remedies.md $(shell go run ./hack/kinds files)
 
 # Nothing below is committed. The documentation's site has the schemas in the same directory.
 SCHEMAS := $(LOCALBIN)/schemas
