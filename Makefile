@@ -57,8 +57,9 @@ opm: ## Install opm to bin/; `make catalog` then validates with it.
 
 ##@ Development
 
+# What writes the lists of kinds compiles with the DeepCopy methods of a new one.
 .PHONY: manifests
-manifests: $(LOCALBIN)/controller-gen ## Generate the CustomResourceDefinitions, the ClusterRoles for users, and the lists of kinds from apis/v1alpha1.
+manifests: $(LOCALBIN)/controller-gen generate-deepcopy ## Generate the CustomResourceDefinitions, the ClusterRoles for users, and the lists of kinds from apis/v1alpha1.
 	go run ./hack/kinds lists
 	$(GENERATE) $< crd paths=./v1alpha1 output:crd:dir=../config/crd/bases
 	go run ./hack/kinds chart
@@ -66,7 +67,7 @@ manifests: $(LOCALBIN)/controller-gen ## Generate the CustomResourceDefinitions,
 # The order matters: informers need clients and listers.
 .PHONY: generate
 generate: manifests ## Generate all generated code and manifests.
-	$(MAKE) generate-deepcopy generate-register
+	$(MAKE) generate-register
 	$(MAKE) generate-typed-clients generate-typed-listers
 	$(MAKE) generate-typed-informers generate-reference generate-remedies
 
