@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ type list struct {
 	file  string
 	names []name
 	// item is how the file writes a name: {kind} is the kind, or the type of a program, {resource} the plural name in
-	// lower case, and {page} the kind in lower case.
+	// lower case, {page} the kind in lower case, and {sample} the sample of the kind with the shortest name.
 	item string
 	// between separates items on the same line. If it is empty, each item has a line.
 	between string
@@ -38,6 +39,7 @@ var lists = []list{
 	{"config/hardened/kyverno.yaml", users(), "{kind}: [{path: /spec/bytecode/image/url}]", ""},
 	{"config/manifests/bases/bpfman-operator.clusterserviceversion.yaml", ofScope(false), "{kind}", ", "},
 	{"config/manifests/bases/bpfman-operator.clusterserviceversion.yaml", ofScope(true), "{kind}", ", "},
+	{"config/samples/kustomization.yaml", written(), "- {sample}", ""},
 	{"apis/v1alpha1/bytecodepolicy.go", users(), "{kind}", ";"},
 	{"apis/v1alpha1/bytecodepolicy.go", types(), "{kind}", ";"},
 	{"apis/v1alpha1/rolloutpolicy.go", users(), "{kind}", ";"},
@@ -113,7 +115,15 @@ func isReport(kind string) bool {
 func (l list) rewrite(text string) (string, error) {
 	items := make([]string, len(l.names))
 	for i, n := range l.names {
-		items[i] = strings.NewReplacer("{kind}", n.kind, "{resource}", n.resource, "{page}", strings.ToLower(n.kind)).Replace(l.item)
+		page := strings.ToLower(n.kind)
+		items[i] = strings.NewReplacer("{kind}", n.kind, "{resource}", n.resource, "{page}", page).Replace(l.item)
+		if strings.Contains(l.item, "{sample}") {
+			sample, err := sampleOf(page)
+			if err != nil {
+				return "", err
+			}
+			items[i] = strings.ReplaceAll(l.item, "{sample}", sample)
+		}
 	}
 	found := false
 	text = l.runs().ReplaceAllStringFunc(text, func(run string) string {
@@ -134,10 +144,29 @@ func (l list) rewrite(text string) (string, error) {
 	return text, nil
 }
 
+func sampleOf(kind string) (string, error) {
+	files, err := filepath.Glob("config/samples/bpfman.io_v1alpha1_*.yaml")
+	if err != nil {
+		return "", fmt.Errorf("list the samples: %w", err)
+	}
+	sample := ""
+	for _, file := range files {
+		file = filepath.Base(file)
+		of := strings.TrimSuffix(file, ".yaml")
+		if strings.HasSuffix(of, "_"+kind) && (sample == "" || len(file) < len(sample)) {
+			sample = file
+		}
+	}
+	if sample == "" {
+		return "", fmt.Errorf("there is no sample config/samples/bpfman.io_v1alpha1_*_%s.yaml", kind)
+	}
+	return sample, nil
+}
+
 // runs returns an expression for two or more items, one after the other.
 func (l list) runs() *regexp.Regexp {
 	word := regexp.QuoteMeta(l.item)
-	for placeholder, form := range map[string]string{"{kind}": "[A-Z][A-Za-z]+", "{resource}": "[a-z]+", "{page}": "[a-z]+"} {
+	for placeholder, form := range map[string]string{"{kind}": "[A-Z][A-Za-z]+", "{resource}": "[a-z]+", "{page}": "[a-z]+", "{sample}": `bpfman\.io_v1alpha1_[a-z_]+\.yaml`} {
 		word = strings.ReplaceAll(word, regexp.QuoteMeta(placeholder), form)
 	}
 	if l.between == "" {
