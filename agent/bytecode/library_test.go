@@ -547,7 +547,7 @@ func TestReadsOfANamespaceAreBounded(t *testing.T) {
 	})
 }
 
-// If a read gives way because the namespace that started it has too many slow ones, a namespace that has not can start it.
+// If a read gives way because the namespace that started it has too many slow ones, a namespace that hasn't can start it.
 func TestAReadThatGivesWay(t *testing.T) {
 	s := newRuns()
 	told := map[string]bool{}

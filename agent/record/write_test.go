@@ -202,7 +202,7 @@ func TestReportsAreReadAfterTheFirstList(t *testing.T) {
 	})
 }
 
-// An Event tells of a report that the API server forbids, and of no other failure.
+// An Event names a report that the API server forbids, and of no other failure.
 func TestForbiddenReportsAreTold(t *testing.T) {
 	for code, reason := range map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusConflict: metav1.StatusReasonConflict} {
 		t.Run(string(reason), func(t *testing.T) {

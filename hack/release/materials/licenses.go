@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Package materials finds out what a binary contains: its modules, as a bill of materials, and their
-// licences.
+// licenses.
 package materials
 
 import (
@@ -23,8 +23,8 @@ type Module struct {
 	Path     string
 	Version  string
 	Sum      string   // its hash in go.sum
-	Licences []string // of the module itself, as SPDX identifiers
-	Files    []string // licences and notices of the module and of copied code, relative to Dir
+	Licenses []string // of the module itself, as SPDX identifiers
+	Files    []string // licenses and notices of the module and of copied code, relative to Dir
 	Dir      string
 }
 
@@ -63,16 +63,16 @@ func Modules(binary string, sources Sources) ([]Module, error) {
 		})
 	}
 	for i := range modules {
-		if err := modules[i].findLicences(); err != nil {
-			return nil, fmt.Errorf("licences of %s: %w", modules[i].Path, err)
+		if err := modules[i].findLicenses(); err != nil {
+			return nil, fmt.Errorf("licenses of %s: %w", modules[i].Path, err)
 		}
 	}
 	return modules, nil
 }
 
-// findLicences looks for licences and notices. For Go's standard library, there is one for everything.
-// Code that a module has copied can have other licences, in its own directories.
-func (m *Module) findLicences() error {
+// findLicenses looks for licenses and notices. For Go's standard library, there is one for everything.
+// Code that a module has copied can have other licenses, in its own directories.
+func (m *Module) findLicenses() error {
 	err := filepath.WalkDir(m.Dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -94,21 +94,21 @@ func (m *Module) findLicences() error {
 		return err
 	}
 	for _, name := range m.Files {
-		if filepath.Dir(name) != "." || !isLicence(name) {
+		if filepath.Dir(name) != "." || !isLicense(name) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(m.Dir, name))
 		if err != nil {
 			return err
 		}
-		m.Licences = append(m.Licences, Classify(string(text))...)
+		m.Licenses = append(m.Licenses, Classify(string(text))...)
 	}
-	slices.Sort(m.Licences)
-	m.Licences = slices.Compact(m.Licences)
+	slices.Sort(m.Licenses)
+	m.Licenses = slices.Compact(m.Licenses)
 	return nil
 }
 
-func isLicence(name string) bool {
+func isLicense(name string) bool {
 	name = strings.ToUpper(name)
 	return strings.HasPrefix(name, "LICENSE") || strings.HasPrefix(name, "LICENCE") || strings.HasPrefix(name, "COPYING")
 }
@@ -117,12 +117,12 @@ func isLicence(name string) bool {
 func isNotice(name string) bool {
 	extension := strings.ToLower(filepath.Ext(name))
 	isText := !slices.Contains([]string{".go", ".sh", ".py", ".js", ".json", ".yaml", ".yml", ".tmpl", ".toml", ".html"}, extension)
-	return isText && (isLicence(name) || strings.HasPrefix(strings.ToUpper(name), "NOTICE") || strings.EqualFold(name, "PATENTS"))
+	return isText && (isLicense(name) || strings.HasPrefix(strings.ToUpper(name), "NOTICE") || strings.EqualFold(name, "PATENTS"))
 }
 
-// licences are identified by phrases that all versions of a licence's text contain, and no other
-// licence.
-var licences = []struct {
+// licenses are identified by phrases that all versions of a license's text contain, and no other
+// license.
+var licenses = []struct {
 	name    string
 	phrases []string
 	without string
@@ -141,10 +141,10 @@ var licences = []struct {
 	{"AGPL", []string{"gnu affero general public license"}, "mozilla public license version 2.0"},
 }
 
-// choice matches the statement that a text contains several licences, of which one can be chosen.
+// choice matches the statement that a text contains several licenses, of which one can be chosen.
 var choice = regexp.MustCompile(`SPDX-License-Identifier: (\S+(?: OR \S+)+)`)
 
-// Classify returns the SPDX identifiers of the licences in a text. It only knows licences that require
+// Classify returns the SPDX identifiers of the licenses in a text. It only knows licenses that require
 // at most notices. If one of several can be chosen, it returns only an allowed one.
 func Classify(text string) []string {
 	if stated := choice.FindStringSubmatch(text); stated != nil {
@@ -157,41 +157,41 @@ func Classify(text string) []string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
 	text = strings.ReplaceAll(text, "license, version 2.0", "license version 2.0")
 	var names []string
-	for _, licence := range licences {
-		has := !slices.ContainsFunc(licence.phrases, func(phrase string) bool { return !strings.Contains(text, phrase) })
-		if has && (licence.without == "" || !strings.Contains(text, licence.without)) {
-			names = append(names, licence.name)
+	for _, license := range licenses {
+		has := !slices.ContainsFunc(license.phrases, func(phrase string) bool { return !strings.Contains(text, phrase) })
+		if has && (license.without == "" || !strings.Contains(text, license.without)) {
+			names = append(names, license.name)
 		}
 	}
 	return names
 }
 
-// allowed are the licences that allow distributing a binary with nothing but its notices.
+// allowed are the licenses that allow distributing a binary with nothing but its notices.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 
-// Collect copies the licences and notices of modules to a directory, with a subdirectory for each
-// module. It fails if a module's licence is unknown or isn't allowed.
+// Collect copies the licenses and notices of modules to a directory, with a subdirectory for each
+// module. It fails if a module's license is unknown or isn't allowed.
 func Collect(modules []Module, dir string) error {
 	for _, m := range modules {
-		if len(m.Licences) == 0 {
-			return fmt.Errorf("%s %s has no licence that is known: %q", m.Path, m.Version, m.Files)
+		if len(m.Licenses) == 0 {
+			return fmt.Errorf("%s %s has no license that is known: %q", m.Path, m.Version, m.Files)
 		}
-		for _, licence := range m.Licences {
-			if !slices.Contains(allowed, licence) {
-				return fmt.Errorf("%s %s is under %s", m.Path, m.Version, licence)
+		for _, license := range m.Licenses {
+			if !slices.Contains(allowed, license) {
+				return fmt.Errorf("%s %s is under %s", m.Path, m.Version, license)
 			}
 		}
 		for _, name := range m.Files {
 			content, err := os.ReadFile(filepath.Join(m.Dir, name))
 			if err != nil {
-				return fmt.Errorf("licence of %s: %w", m.Path, err)
+				return fmt.Errorf("license of %s: %w", m.Path, err)
 			}
 			target := filepath.Join(dir, filepath.FromSlash(m.Path), name)
 			if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil { //nolint:gosec // everyone can read published files
-				return fmt.Errorf("copy the licence of %s: %w", m.Path, err)
+				return fmt.Errorf("copy the license of %s: %w", m.Path, err)
 			}
 			if err := os.WriteFile(target, content, 0o644); err != nil { //nolint:gosec // everyone can read published files
-				return fmt.Errorf("copy the licence of %s: %w", m.Path, err)
+				return fmt.Errorf("copy the license of %s: %w", m.Path, err)
 			}
 		}
 	}
