@@ -6,7 +6,7 @@ package rollout
 import "time"
 
 // Memory is what a process remembers about a rollout between decisions, by its own clock: the times in the status are by the
-// clock of whichever process wrote them. After a restart it is empty, which only delays the next step, and failures of nodes
+// clock of the process that wrote them. After a restart it is empty, which only delays the next step, and failures of nodes
 // that wait.
 type Memory struct {
 	// entered is since when the process has known the position of the rollout.
