@@ -206,35 +206,71 @@ func TestReportsAreReadAfterTheFirstList(t *testing.T) {
 func TestForbiddenReportsAreTold(t *testing.T) {
 	for code, reason := range map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusConflict: metav1.StatusReasonConflict} {
 		t.Run(string(reason), func(t *testing.T) {
-			events := make(chan string, 10)
-			r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
-				switch {
-				case request.URL.Query().Get("watch") != "": // so that the reflector falls back to a list
-					return answering(request, http.StatusInternalServerError, string(metav1.StatusReasonInternalError))
-				case strings.HasSuffix(request.URL.Path, "/events"):
-					content, err := io.ReadAll(request.Body)
-					events <- string(content)
-					return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody, Request: request}, err
-				case request.Method == http.MethodGet:
-					return answering(request, http.StatusOK, `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfApplicationList","metadata":{"resourceVersion":"7"},
-						"items":[{"metadata":{"name":"app","uid":"uid"},"spec":{}}]}`)
-				}
-				return answering(request, code, string(reason))
-			})
-			listed := make(chan struct{})
-			r.Cluster.Watch(t.Context(), v1alpha1.SchemeGroupVersion.WithKind("BpfApplication"), noHandler{}, func() { close(listed) })
-			<-listed
+			r, firstEvent := ofApplication(t, func(request *http.Request) (*http.Response, error) { return answering(request, code, string(reason)) })
 			owner, want := members(2)
 			if r.Write(t.Context(), owner.Key, &owner, want, nil, report.Outcome{}) == nil {
 				t.Error("written")
 			}
-			event.Emit(r.Cluster.Events, &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, corev1.EventTypeNormal, "Last", "Report", "the last Event")
-			go r.Cluster.Events.Run(t.Context())
-			first := <-events
+			first := firstEvent()
 			if got := strings.Contains(first, reasonNotReported); got != (code == http.StatusForbidden) {
 				t.Errorf("the first Event is %s", first)
 			}
 		})
+	}
+}
+
+// An Event tells of a program that recovers. One whose image is read from its registry again hasn't recovered.
+func TestRecoveriesAreTold(t *testing.T) {
+	failed := v1alpha1.BpfProgCondBytecodeSelectorError.Condition("no route to host")
+	for name, c := range map[string]struct {
+		was, is metav1.Condition
+		want    string
+	}{
+		"recovers":              {failed, v1alpha1.BpfProgCondLoaded.Condition(), "recovered"},
+		"is read again":         {failed, v1alpha1.BpfProgCondNone.Condition("waiting for its registry"), "the last Event"},
+		"fails after the read":  {v1alpha1.BpfProgCondNone.Condition("waiting for its registry"), failed, "no route to host"},
+		"loaded after the read": {v1alpha1.BpfProgCondNone.Condition("waiting for its registry"), v1alpha1.BpfProgCondLoaded.Condition(), "the last Event"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, firstEvent := ofApplication(t, func(request *http.Request) (*http.Response, error) {
+				return nil, fmt.Errorf("%s is written", request.URL)
+			})
+			owner, _ := members(1)
+			object := &v1alpha1.BpfProgram{Status: v1alpha1.BpfProgramStatus{Conditions: []metav1.Condition{c.is}}}
+			r.tell(owner.Key, object, &v1alpha1.BpfProgramStatus{Conditions: []metav1.Condition{c.was}})
+			if first := firstEvent(); !strings.Contains(first, c.want) {
+				t.Errorf("the first Event is %s, want %q", first, c.want)
+			}
+		})
+	}
+}
+
+// ofApplication returns the Reports of a node that knows the application of members, and a function that returns the first
+// Event, or one that says that it is the last.
+func ofApplication(t *testing.T, written roundTripper) (r *Reports, firstEvent func() string) {
+	t.Helper()
+	events := make(chan string, 10)
+	r = reportsTo(t, func(request *http.Request) (*http.Response, error) {
+		switch {
+		case request.URL.Query().Get("watch") != "": // so that the reflector falls back to a list
+			return answering(request, http.StatusInternalServerError, string(metav1.StatusReasonInternalError))
+		case strings.HasSuffix(request.URL.Path, "/events"):
+			content, err := io.ReadAll(request.Body)
+			events <- string(content)
+			return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody, Request: request}, err
+		case request.Method == http.MethodGet:
+			return answering(request, http.StatusOK, `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfApplicationList","metadata":{"resourceVersion":"7"},
+				"items":[{"metadata":{"name":"app","uid":"uid"},"spec":{}}]}`)
+		}
+		return written(request)
+	})
+	listed := make(chan struct{})
+	r.Cluster.Watch(t.Context(), v1alpha1.SchemeGroupVersion.WithKind("BpfApplication"), noHandler{}, func() { close(listed) })
+	<-listed
+	return r, func() string {
+		event.Emit(r.Cluster.Events, &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, corev1.EventTypeNormal, "Last", "Report", "the last Event")
+		go r.Cluster.Events.Run(t.Context())
+		return <-events
 	}
 }
 
