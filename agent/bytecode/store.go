@@ -169,19 +169,24 @@ func (s *Store) base(image Image) (string, error) {
 // Put stores an image's object, which was written to files of Create, and removes others
 // if there is no space. It returns the path of what the daemon loads.
 func (s *Store) Put(image Image, files *Files, object reader.Object) (path string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	base, err := s.base(image)
-	defer func() {
-		if err == nil {
-			return
-		}
+	if err == nil {
+		path, err = s.move(base, files, object)
+	}
+	if err != nil {
 		err = fmt.Errorf("store image %s: %w", image.Reference, err)
 		if _, kept := s.ImageObject(image); base != "" && !kept { // files without a record can't be used
 			err = errors.Join(err, s.remove(base))
 		}
-	}()
-	if err != nil {
 		return "", err
 	}
+	return path, nil
+}
+
+// move moves files to where those of an image are, and writes its record.
+func (s *Store) move(base string, files *Files, object reader.Object) (path string, err error) {
 	if err := isWritten(files.Object, object.Digest, object.Size); err != nil {
 		return "", err
 	}
@@ -192,8 +197,6 @@ func (s *Store) Put(image Image, files *Files, object reader.Object) (path strin
 		}
 		size += object.Adapted.Size
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.makeRoom(base, size); err != nil {
 		return "", err
 	}

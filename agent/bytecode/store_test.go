@@ -704,3 +704,25 @@ func TestTwoStores(t *testing.T) {
 		}
 	}
 }
+
+// What a read that failed leaves is removed, but not what another read of the image stores at the same time.
+func TestPutWhileAnotherFails(t *testing.T) {
+	const rounds = 100
+	for n := range rounds {
+		s := stocked(t, 1<<20)
+		image := named("quay.io/x")
+		var failing sync.WaitGroup
+		for range 4 {
+			failing.Go(func() {
+				if _, err := put(t, s, image, "another", described("an object")); err == nil {
+					t.Error("stored another object")
+				}
+			})
+		}
+		_, err := put(t, s, image, "an object", described("an object"))
+		failing.Wait()
+		if _, _, there := s.Object(image); err != nil || !there {
+			t.Fatalf("round %d: %v, stored: %v", n, err, there)
+		}
+	}
+}
