@@ -6,15 +6,13 @@ package gate
 import (
 	"cmp"
 	"errors"
-	"maps"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/recent"
 )
 
 const (
@@ -30,17 +28,12 @@ const (
 // failures delays reads of images that failed, more after each one. An owner is also queued by events that say nothing about
 // its image, such as a new interface of the node: registries would be asked each time.
 type failures struct {
-	mu         sync.Mutex
-	namespaces map[string]*namespaceFailures
+	kept *recent.Values[reading, failure]
 }
 
-// namespaceFailures are the failures of a namespace's objects, so that those of one namespace don't displace others.
-type namespaceFailures struct {
-	kept   *lru.Cache // failure by reading
-	newest time.Time
+func newFailures() *failures {
+	return &failures{recent.New[reading, failure](maxFailures, forgetAfter)}
 }
-
-func newFailures() *failures { return &failures{namespaces: map[string]*namespaceFailures{}} }
 
 // reading identifies what an owner reads. When it changes, the image is read immediately.
 type reading struct {
@@ -62,51 +55,19 @@ type failure struct {
 // try calls read, unless it failed recently. In that case, and while the image is read again, it returns the same result. So
 // a PendingError is about an image that hasn't failed.
 func (f *failures) try(id reading, read func() (bytecode.Bytecode, error)) (bytecode.Bytecode, error) {
-	last := f.last(id)
+	last := f.kept.Get(id.owner.Namespace, id)
 	if time.Now().Before(last.until) {
 		return last.found, last.err
 	}
 	found, err := read()
 	switch pending := (*bytecode.PendingError)(nil); {
 	case err == nil:
-		f.forget(id)
+		f.kept.Remove(id.owner.Namespace, id)
 	case !errors.As(err, &pending):
 		delay := min(cmp.Or(2*last.delay, firstReread), lastReread)
-		f.keep(id, failure{found, err, delay, time.Now().Add(delay)})
+		f.kept.Put(id.owner.Namespace, id, failure{found, err, delay, time.Now().Add(delay)})
 	case last.err != nil:
 		return last.found, last.err
 	}
 	return found, err
-}
-
-// last returns the last failure of a read, or a zero one.
-func (f *failures) last(id reading) (last failure) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if n := f.namespaces[id.owner.Namespace]; n != nil {
-		kept, _ := n.kept.Get(id)
-		last, _ = kept.(failure)
-	}
-	return last
-}
-
-func (f *failures) keep(id reading, failed failure) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	maps.DeleteFunc(f.namespaces, func(_ string, n *namespaceFailures) bool { return time.Since(n.newest) > forgetAfter })
-	n := f.namespaces[id.owner.Namespace]
-	if n == nil {
-		n = &namespaceFailures{kept: lru.New(maxFailures)}
-		f.namespaces[id.owner.Namespace] = n
-	}
-	n.newest = time.Now()
-	n.kept.Add(id, failed)
-}
-
-func (f *failures) forget(id reading) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if n := f.namespaces[id.owner.Namespace]; n != nil {
-		n.kept.Remove(id)
-	}
 }
