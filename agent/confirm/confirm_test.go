@@ -936,3 +936,37 @@ func TestConfirmedOnAFullDisk(t *testing.T) {
 		}
 	})
 }
+
+// Before a change, and from time to time, it is found out who responds. A version that waits for a response prevents that.
+func TestPrepared(t *testing.T) {
+	node(t, func(w *world) {
+		w.stop()
+		prepared, stays := 0, true
+		w.start()
+		w.stop()
+		w.pass(0)
+		ctx, stop := context.WithCancel(w.t.Context())
+		defer stop()
+		w.changes.Prepare = func(_ context.Context, unchanged func() bool) {
+			prepared++
+			stays = unchanged()
+		}
+		go func() { _ = w.changes.Run(ctx) }()
+		w.pass(time.Second)
+		if prepared != 1 || !stays {
+			w.t.Errorf("prepared %d times, unchanged: %v", prepared, stays)
+		}
+		w.responds = func() Response { return Reached } // the version stays open
+		w.changes.prepared = time.Now().Add(-prepareAgain)
+		w.attach(w.version("good"), "d1")
+		w.pass(limit)
+		if prepared != 1 {
+			w.t.Errorf("prepared %d times while a version is tried", prepared)
+		}
+		w.responds = func() Response { return Responded }
+		w.pass(2 * prepareAgain)
+		if prepared < 2 || prepared > 3 {
+			w.t.Errorf("prepared %d times", prepared)
+		}
+	})
+}
