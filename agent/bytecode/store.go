@@ -69,8 +69,8 @@ const (
 	objectMode = 0o444
 	recordMode = 0o600
 
-	// newPrefix is the prefix of the names of objects that are being read. If the agent
-	// crashes, they are removed after abandoned.
+	// newPrefix is the prefix of the names of objects that are being read. Those of files that are being written begin with
+	// a dot (renameio). If the agent crashes, they are removed after abandoned.
 	newPrefix = "new-"
 	abandoned = time.Hour
 
@@ -375,14 +375,24 @@ func (s *Store) images() []Image {
 	return s.Used()
 }
 
-// Open removes what a crash has left.
+// Open removes what a crash has left, also of what others keep in its directory.
 func (s *Store) Open() error {
-	left, err := filepath.Glob(filepath.Join(s.Dir, newPrefix+"*"))
-	for _, file := range left {
-		if info, failed := os.Stat(file); failed == nil && time.Since(info.ModTime()) > abandoned {
-			err = errors.Join(err, os.Remove(file))
+	err := filepath.WalkDir(s.Dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
-	}
+		written := strings.HasPrefix(entry.Name(), newPrefix) && filepath.Dir(path) == s.Dir || strings.HasPrefix(entry.Name(), ".")
+		if err != nil || entry.IsDir() || !written {
+			return err
+		}
+		if info, failed := entry.Info(); failed == nil && time.Since(info.ModTime()) > abandoned {
+			err = os.Remove(path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // another agent has removed it since
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("open the store of bytecode: %w", err)
 	}

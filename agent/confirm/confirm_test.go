@@ -544,7 +544,7 @@ func TestClockIsSet(t *testing.T) {
 						w.t.Fatal("it is undone too early")
 					}
 				}
-				w.pass(2 * time.Second)
+				w.pass(2*time.Second + 2*patience) // some requests
 				if len(w.undone) != 1 || w.undone[0] != "good of d1" {
 					w.t.Fatalf("undone %q", w.undone)
 				}
@@ -765,6 +765,32 @@ func TestStoppedBeyondTheLimit(t *testing.T) {
 					w.t.Errorf("undone %q", w.undone)
 				}
 			})
+		})
+	}
+}
+
+// An agent that was stopped beyond the time limit doesn't believe a single request without a response.
+func TestSingleSilentRequest(t *testing.T) {
+	for silent, undone := range map[int]bool{1: false, 3: false, 100: true} {
+		node(t, func(w *world) {
+			v := w.version("good")
+			w.attach(v, "d")
+			w.stop()
+			w.pass(10 * limit)
+			asked := 0
+			w.responds = func() Response {
+				if asked++; asked > silent {
+					return Responded
+				}
+				return Silent
+			}
+			w.start()
+			w.pass(time.Second / 2)
+			w.attach(v, "d")
+			w.pass(limit / 2)
+			if got := len(w.undone) > 0; got != undone {
+				w.t.Errorf("after %d silent requests, undone: %v", silent, got)
+			}
 		})
 	}
 }

@@ -167,7 +167,7 @@ func (c *Changes) ask(ctx context.Context) {
 		case response == Responded:
 			r = r.heard(sent)
 		default:
-			r = r.unheard()
+			r = r.unheard(time.Now(), c.Limit)
 		}
 		if interval := r.interval(response, c.Limit); interval > 0 && (waiting == 0 || interval < waiting) {
 			waiting = interval
