@@ -5,6 +5,7 @@ package record
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -149,6 +150,51 @@ func TestWritesEndAtTheFirstWithoutAResponse(t *testing.T) {
 	})
 }
 
+// At a slow API server, writing the reports of an object takes at most a minute at a time, and goes on where it ended.
+func TestSlowWritesEndInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const programs = 20
+		stored := map[string]string{}
+		r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
+			select {
+			case <-time.After(4 * time.Second):
+			case <-request.Context().Done():
+				return nil, request.Context().Err()
+			}
+			if request.Method == http.MethodGet {
+				_, name, _ := strings.Cut(request.URL.Query().Get("fieldSelector"), "=")
+				return answering(request, http.StatusOK, `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfProgramList","metadata":{"resourceVersion":"7"},"items":[`+stored[name]+`]}`)
+			}
+			content, err := io.ReadAll(request.Body)
+			var object v1alpha1.BpfProgram
+			if err := errors.Join(err, json.Unmarshal(content, &object)); err != nil {
+				t.Error(err)
+			}
+			stored[object.Name] = string(content)
+			return answering(request, http.StatusOK, string(content))
+		})
+		owner, want := members(programs)
+		for calls := 1; ; calls++ {
+			_, unsettled := r.Settle(t.Context(), owner.Key)
+			start := time.Now()
+			err := r.Write(t.Context(), owner.Key, &owner, want, nil, report.Outcome{})
+			if took := time.Since(start); took > writeDeadline {
+				t.Fatalf("call %d took %s", calls, took)
+			}
+			if err == nil && unsettled == nil {
+				break
+			}
+			if calls > programs {
+				t.Fatalf("after %d calls, %d reports are written: %v", calls, len(stored), errors.Join(unsettled, err))
+			}
+			<-time.After(time.Minute)
+		}
+		if got := r.known.of(owner.Key); len(stored) != programs || len(got) != programs {
+			t.Errorf("%d reports are written, and %d recorded", len(stored), len(got))
+		}
+	})
+}
+
 // A read that fails leaves its report, and those after it, in doubt.
 func TestReadsThatFail(t *testing.T) {
 	r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
@@ -166,6 +212,29 @@ func TestReadsThatFail(t *testing.T) {
 	}
 	if matters, err := r.Settle(t.Context(), key); err == nil || matters {
 		t.Errorf("settled: %v, %v", matters, err)
+	}
+}
+
+// An object waits for its reports for a limited time, no matter how many there are.
+func TestReadsEndInTime(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"slow": 4 * time.Second, "silent": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
+					select {
+					case <-time.After(takes):
+						return answering(request, http.StatusOK, `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfProgramList","metadata":{"resourceVersion":"7"},"items":[]}`)
+					case <-request.Context().Done():
+						return nil, request.Context().Err()
+					}
+				})
+				key, start := program.Key{Kind: "TcxProgram", Name: "p"}, time.Now()
+				err := r.Read(t.Context(), key, "p-1", "p-2", "p-3", "p-4")
+				if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > readDeadline || !slices.Contains(r.InDoubt(key), "p-4") {
+					t.Errorf("after %s: %v, in doubt are %q", took, err, r.InDoubt(key))
+				}
+			})
+		})
 	}
 }
 
