@@ -377,22 +377,25 @@ func (s *Store) images() []Image {
 
 // Open removes what a crash has left, also of what others keep in its directory.
 func (s *Store) Open() error {
+	var left []string
 	err := filepath.WalkDir(s.Dir, func(path string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		written := strings.HasPrefix(entry.Name(), newPrefix) && filepath.Dir(path) == s.Dir || strings.HasPrefix(entry.Name(), ".")
-		if err != nil || entry.IsDir() || !written {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // another agent has removed it since
+		case err != nil || entry.IsDir():
 			return err
 		}
-		if info, failed := entry.Info(); failed == nil && time.Since(info.ModTime()) > abandoned {
-			err = os.Remove(path)
+		writing := strings.HasPrefix(entry.Name(), newPrefix) && filepath.Dir(path) == s.Dir || strings.HasPrefix(entry.Name(), ".")
+		if info, failed := entry.Info(); writing && failed == nil && time.Since(info.ModTime()) > abandoned {
+			left = append(left, path)
 		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // another agent has removed it since
-		}
-		return err
+		return nil
 	})
+	for _, path := range left {
+		if failed := os.Remove(path); !errors.Is(failed, fs.ErrNotExist) {
+			err = errors.Join(err, failed)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("open the store of bytecode: %w", err)
 	}

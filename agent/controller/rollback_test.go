@@ -131,16 +131,16 @@ type victim struct {
 	silent time.Time
 }
 
-func newVictim(t testing.TB, limit time.Duration) *victim {
-	t.Helper()
+func newVictim(tb testing.TB, limit time.Duration) *victim {
+	tb.Helper()
 	server, err := cluster.New(&rest.Config{Host: "http://server", Transport: nodes{}}, "agent", "node", "", logr.Discard())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	listed := make(chan struct{})
-	server.Watch(t.Context(), cluster.NodeKind, toolscache.ResourceEventHandlerFuncs{}, func() { close(listed) })
+	server.Watch(tb.Context(), cluster.NodeKind, toolscache.ResourceEventHandlerFuncs{}, func() { close(listed) })
 	<-listed
-	v := &victim{t: t, daemon: slowDaemon{daemontest.New(t.TempDir())}}
+	v := &victim{t: tb, daemon: slowDaemon{daemontest.New(tb.TempDir())}}
 	inventory := daemon.NewInventory(v.daemon, v.daemon.Root)
 	interfaces := map[string]program.Interface{}
 	for n := range manyInterfaces {
@@ -156,14 +156,14 @@ func newVictim(t testing.TB, limit time.Duration) *victim {
 		policies: &gate.Policies{Cluster: noPolicies{}},
 		loader:   load.New(load.Options{Inventory: inventory}),
 	}
-	t.Cleanup(v.reconciler.queue.ShutDown)
+	tb.Cleanup(v.reconciler.queue.ShutDown)
 	changes.Undo, changes.Changed = v.reconciler.undo, func(program.Key) {}
-	proc := t.TempDir()
+	proc := tb.TempDir()
 	random := filepath.Join(proc, "sys/kernel/random")
-	if err := errors.Join(os.MkdirAll(random, 0o700), os.WriteFile(filepath.Join(random, "boot_id"), []byte("boot"), 0o600), changes.Open(t.TempDir(), proc)); err != nil {
-		t.Fatal(err)
+	if err := errors.Join(os.MkdirAll(random, 0o700), os.WriteFile(filepath.Join(random, "boot_id"), []byte("boot"), 0o600), changes.Open(tb.TempDir(), proc)); err != nil {
+		tb.Fatal(err)
 	}
-	go func() { _ = changes.Run(t.Context()) }()
+	go func() { _ = changes.Run(tb.Context()) }()
 	return v
 }
 
