@@ -40,6 +40,7 @@ func TestOwnersOfASilentDaemon(t *testing.T) {
 		}
 		expect := func(what string, asked int, failed bool) {
 			t.Helper()
+			synctest.Wait()
 			if known, err := o.known(); (err != nil) != failed || known[1] != first || calls != asked {
 				t.Errorf("%s: %v is known, %v, after %d calls", what, known, err, calls)
 			}
@@ -64,7 +65,6 @@ func TestOwnersOfASilentDaemon(t *testing.T) {
 		takes = 2 * patience
 		round(1, 2)
 		<-time.After(patience)
-		synctest.Wait()
 		expect("it answers after a round", 4, false)
 		if !o.changed() || o.changed() {
 			t.Error("the answer isn't used by the next round")
