@@ -464,6 +464,34 @@ func TestForgotten(t *testing.T) {
 	})
 }
 
+// An object can be deleted while its change is being rolled back. Its programs may have been loaded again then, so the next
+// pass, which unloads them, follows.
+func TestDeletedDuringARollback(t *testing.T) {
+	node(t, func(w *world) {
+		w.attach(w.version("good"), "d1")
+		w.pass(limit)
+		w.responds = func() Response { return Silent }
+		v := w.version("bad")
+		undo, changed := w.changes.Undo, 0
+		w.changes.Undo = func(ctx context.Context, all map[program.Key]*Version) map[program.Key]error {
+			if err := w.changes.Forget(key); err != nil {
+				w.t.Error(err)
+			}
+			failed := undo(ctx, all)
+			w.Lock()
+			defer w.Unlock()
+			changed = w.changed
+			return failed
+		}
+		w.attach(v, "d2")
+		w.pass(2 * limit)
+		if len(w.undone) != 1 || w.changed <= changed || len(w.changes.Keys()) > 0 {
+			w.t.Errorf("undone %q, %d passes afterwards, recorded are %v", w.undone, w.changed-changed, w.changes.Keys())
+		}
+		w.runs(v, "it")
+	})
+}
+
 // A damaged record is removed.
 func TestDamaged(t *testing.T) {
 	node(t, func(w *world) {
