@@ -991,33 +991,32 @@ func TestConfirmedOnAFullDisk(t *testing.T) {
 	})
 }
 
-// Before a change, and from time to time, it is found out who responds. A version that waits for a response prevents that.
+// While no version waits for a response, it is found out from time to time who responds.
 func TestPrepared(t *testing.T) {
 	node(t, func(w *world) {
 		w.stop()
-		prepared, stays := 0, true
-		w.start()
-		w.stop()
 		w.pass(0)
-		ctx, stop := context.WithCancel(w.t.Context())
-		defer stop()
+		prepared, stays := 0, false
 		w.changes.Prepare = func(_ context.Context, unchanged func() bool) {
+			w.Lock()
+			defer w.Unlock()
 			prepared++
 			stays = unchanged()
 		}
-		go func() { _ = w.changes.Run(ctx) }()
-		w.pass(time.Second)
-		if prepared != 1 || !stays {
-			w.t.Errorf("prepared %d times, unchanged: %v", prepared, stays)
-		}
 		w.responds = func() Response { return Reached } // the version stays open
-		w.changes.prepared = time.Now().Add(-prepareAgain)
 		w.attach(w.version("good"), "d1")
+		ctx, stop := context.WithCancel(w.t.Context())
+		defer stop()
+		go func() { _ = w.changes.Run(ctx) }()
 		w.pass(limit)
-		if prepared != 1 {
+		if prepared != 0 {
 			w.t.Errorf("prepared %d times while a version is tried", prepared)
 		}
 		w.responds = func() Response { return Responded }
+		w.pass(limit)
+		if prepared != 1 || !stays {
+			w.t.Errorf("prepared %d times, unchanged: %v", prepared, stays)
+		}
 		w.pass(2 * prepareAgain)
 		if prepared < 2 || prepared > 3 {
 			w.t.Errorf("prepared %d times", prepared)
