@@ -186,6 +186,8 @@ func programs(f Facts) map[string]*Node {
 			if held := heldBack(f, status.Node); held != "" {
 				node.State, node.Remarks = RollingOut, []string{held}
 			}
+		case condition == v1alpha1.BpfProgCondNone && node.State != Failed:
+			node.State, node.Remarks = Outdated, []string{"the agent is still reading the object's image"}
 		case condition.Idle():
 			idle[status.Node] = true
 		}

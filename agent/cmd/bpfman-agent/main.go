@@ -276,7 +276,7 @@ func newChanges(o options, config *rest.Config) (*confirm.Changes, error) {
 	if err != nil {
 		return nil, err
 	}
-	changes := &confirm.Changes{Limit: o.confirmWithin, Ask: asker.Ask}
+	changes := &confirm.Changes{Limit: o.confirmWithin, Ask: asker.Ask, Prepare: asker.Prepare}
 	return changes, changes.Open(dir, "/proc")
 }
 

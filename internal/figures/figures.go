@@ -15,8 +15,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // variable is the environment variable with the name of the file.
@@ -29,7 +27,9 @@ func Keep(tb testing.TB, figures map[string]any) {
 	if path == "" {
 		return
 	}
-	must.Succeed(tb, keep(path, figures))
+	if err := keep(path, figures); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 func keep(path string, figures map[string]any) error {
