@@ -84,7 +84,7 @@ func (f *finder) visit(root ast.Node, function *ast.FuncType) {
 				return false
 			}
 		case *ast.ReturnStmt:
-			f.withoutError(n, function)
+			return !f.returnsError(n, function)
 		case ast.Stmt:
 			return f.statement(n)
 		case ast.Expr:
@@ -151,18 +151,21 @@ func (f *finder) expression(e ast.Expr) bool {
 	return true
 }
 
-// withoutError adds a return statement that returns no error.
-func (f *finder) withoutError(s *ast.ReturnStmt, function *ast.FuncType) {
-	if len(s.Results) == 0 || function == nil || function.Results == nil {
-		return
+// returnsError adds a return statement that returns no error, and says whether it returned one. Nobody uses the other
+// results then.
+func (f *finder) returnsError(s *ast.ReturnStmt, function *ast.FuncType) bool {
+	if len(s.Results) == 0 || function == nil || function.Results == nil || len(s.Results) != function.Results.NumFields() {
+		return false
 	}
 	results := function.Results.List
-	if f.text(results[len(results)-1].Type) != "error" {
-		return
+	last := s.Results[len(s.Results)-1]
+	if f.text(results[len(results)-1].Type) != "error" || f.text(last) == "nil" {
+		return false
 	}
-	if last := s.Results[len(s.Results)-1]; f.text(last) != "nil" && len(s.Results) == function.Results.NumFields() {
-		f.replace(last, "nil")
-	}
+	f.replace(last, "nil")
+	// An err can be nil, and a call can have arguments that matter.
+	call, ok := last.(*ast.CallExpr)
+	return ok && untested.MatchString(f.text(call.Fun))
 }
 
 // negate adds the opposite of a condition. Of a comparison, that is another mutant already.

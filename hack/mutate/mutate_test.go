@@ -32,6 +32,7 @@ func TestMutants(t *testing.T) {
 		"counter":              {"i++", []string{"", "i--"}},
 		"case":                 {"switch {\ncase a == b, !c:\n}", []string{"case a != b, !c:", "case a == b, !(!c):"}},
 		"value of a switch":    {"switch a {\ncase b:\n}", nil},
+		"new error":            {`return 0, fmt.Errorf("a %d", 1)`, []string{"return 0, nil"}},
 		"error":                {"return false, err", []string{"return true, err", "return false, nil"}},
 		"no error":             {"return a, nil", nil},
 		"function in a result": {"return func() { stop() }, nil", []string{"return func() {  }, nil"}},
