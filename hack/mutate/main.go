@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,6 +33,7 @@ func main() {
 	flag.DurationVar(&o.limit, "timeout", time.Minute, "How long the tests of a package can take before the change counts as noticed.")
 	flag.StringVar(&o.also, "also", "", "Packages whose tests to run in addition to the package's own, separated by commas.")
 	flag.StringVar(&o.args, "args", "", "More arguments of go test, separated by spaces, for example -short.")
+	flag.StringVar(&o.at, "at", "", "Files whose changes to test, separated by commas, each with or without a line, for example agent/plan/diff.go:63.")
 	flag.StringVar(&o.equivalent, "equivalent", "hack/mutate/equivalent.txt", "The file that lists the changes that make no difference.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,10 +46,11 @@ func main() {
 }
 
 type options struct {
-	count, parallel        int
-	seed                   uint64
-	limit                  time.Duration
-	also, args, equivalent string
+	count, parallel int
+	seed            uint64
+	limit           time.Duration
+	also, args      string
+	at, equivalent  string
 }
 
 // A target is a package whose code is changed.
@@ -119,6 +122,9 @@ func (o options) target(ctx context.Context, t target, known equivalents) (figur
 	}
 	for _, e := range known.stale(mutants, sources) {
 		return figures{}, fmt.Errorf("%s: this change isn't possible anymore; remove it:\n%s", o.equivalent, e)
+	}
+	if o.at != "" {
+		mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !m.isAt(strings.Split(o.at, ",")) })
 	}
 	tests := trial{packages: []string{t.importPath}, args: strings.Fields(o.args), limit: o.limit}
 	if o.also != "" {
@@ -196,14 +202,9 @@ func (j *job) judge(ctx context.Context, m *mutant) (verdict, error) {
 	if j.known.has(m, source) {
 		return equivalent, nil
 	}
-	if !j.executed.skips(j.target.importPath+"/"+filepath.Base(m.file), m.line, column(source, m.start)) {
-		return j.tests.run(ctx, m)
-	}
-	// The compiler can refuse it, too.
-	builds := trial{packages: []string{j.target.importPath}, args: []string{"-run=^$"}, limit: j.tests.limit}
-	v, err := builds.run(ctx, m)
-	if v == survived {
-		v = unexecuted
+	v, err := j.tests.run(ctx, m)
+	if v == survived && j.executed.skips(j.target.importPath+"/"+filepath.Base(m.file), m.line, column(source, m.start)) {
+		v = unexecuted // not in this process: tests of crashes execute it in another one
 	}
 	return v, err
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -24,6 +25,11 @@ type mutant struct {
 // apply returns the file's content with the change.
 func (m *mutant) apply(source []byte) []byte {
 	return slices.Concat(source[:m.start], []byte(m.to), source[m.end:])
+}
+
+// isAt reports whether the change is in one of these files, or at one of these lines, as file:line.
+func (m *mutant) isAt(places []string) bool {
+	return slices.Contains(places, m.file) || slices.Contains(places, fmt.Sprintf("%s:%d", m.file, m.line))
 }
 
 // What a binary operator is replaced with. A < or > is replaced by what differs only at the limit, because tests

@@ -46,8 +46,8 @@ func (f *figures) line(name string) string {
 	if f.judged() > 0 {
 		percent = 100 * f.killed / f.judged()
 	}
-	return fmt.Sprintf("%s: %d of %d changes noticed (%d%%), %d survived, %d not executed; not counted: %d equivalent, %d that don't compile",
-		name, f.killed, f.judged(), percent, f.survived, f.unexecuted, f.equivalent, f.invalid)
+	return fmt.Sprintf("%s: %d of %d changes noticed (%d%%), %d survived, %d of them not executed; not counted: %d equivalent, %d that don't compile",
+		name, f.killed, f.judged(), percent, f.survived+f.unexecuted, f.unexecuted, f.equivalent, f.invalid)
 }
 
 // lines returns the line where a change begins, before and after the change.

@@ -22,8 +22,8 @@ type verdict string
 const (
 	killed   verdict = "killed"
 	survived verdict = "survived"
-	// No test executes what is changed.
-	unexecuted verdict = "not executed by a test"
+	// It survived, because no test executes what is changed.
+	unexecuted verdict = "survived: not executed by a test"
 	equivalent verdict = "equivalent"
 	// The compiler refuses some changes, such as one that leaves a variable unused. They aren't counted.
 	invalid verdict = "invalid"

@@ -78,6 +78,10 @@ func TestHashIsIndependentOfOrder(t *testing.T) {
 	if sorted, err := Parse(stored); err != nil || sorted.Hash() != r.Hash() {
 		t.Errorf("%v; %s and %s have different hashes", err, sorted.Spec, r.Spec)
 	}
+	// Numbers that differ beyond the precision of floating point are different.
+	if (Revision{Spec: []byte(`{"offset":9007199254740993}`)}).Hash() == (Revision{Spec: []byte(`{"offset":9007199254740992}`)}).Hash() {
+		t.Error("two offsets have one hash")
+	}
 	hashes := map[string]string{r.Hash(): string(r.Spec), "": "no hash"}
 	for _, spec := range []string{"{", "", "null", "7"} {
 		damaged := Revision{Spec: []byte(spec)}.Hash()
