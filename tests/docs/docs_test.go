@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"go/ast"
 	"io"
 	"io/fs"
 	"os"
@@ -219,7 +220,7 @@ func TestNamedTests(t *testing.T) {
 // makeCommand finds a command of make in a line of code or between backticks.
 var makeCommand = regexp.MustCompile("(?m)(?:^[ \\t]*(?:[$] )?(?:[A-Z_]+=\\S+ )*|`)make ([^`\n|;&<>#]+)")
 
-// TestTargets checks that each target of make on a page exists, and that each variable that a command sets is known to
+// TestTargets checks that each target of make on a page or in a message exists, and that each variable that a command sets is known to
 // the files of make, or to a script that they run.
 func TestTargets(t *testing.T) {
 	targets := makefile.Targets(t, root)
@@ -248,6 +249,15 @@ func TestTargets(t *testing.T) {
 	if found < 100 {
 		t.Errorf("found only %d targets and variables", found)
 	}
+	inMessage := regexp.MustCompile("(?:`|\\brun )make ([a-z][a-z0-9-]*)")
+	inspect(t, func(path string, n ast.Node) {
+		text, _ := textOf(t, n)
+		for _, target := range inMessage.FindAllStringSubmatch(text, -1) {
+			if !targets[target[1]] {
+				t.Errorf("%s: %q: no target %s in the Makefile", path, text, target[1])
+			}
+		}
+	})
 }
 
 // usedByMake returns the words in capitals in the Makefile, what it includes, and the scripts.
