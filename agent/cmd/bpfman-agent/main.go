@@ -199,7 +199,7 @@ func thisNode(o options, conn *grpc.ClientConn) (agent.Node, error) {
 		Kernel:          kernel,
 		Interfaces:      node.Interfaces,
 		WatchInterfaces: node.WatchInterfaces,
-		Containers:      node.NewRuntime(o.runtimeDir).Containers,
+		Containers:      node.NewRuntime(node.DialBelow(o.runtimeDir)).Containers,
 		PodInterfaces:   node.NewPodInterfaces(o.hostProc).Set,
 		PinsDir:         pins.Dir,
 		KernelTypes:     "/sys/kernel/btf",
