@@ -5,7 +5,6 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"path"
 	"sync"
 	"time"
@@ -118,7 +117,7 @@ func (d *Daemon) Forget() {
 	d.changed()
 }
 
-func (d *Daemon) end() { d.Kill() }
+func (d *Daemon) service() service { return service{&gobpfman.Bpfman_ServiceDesc, d.Service()} }
 
 // running returns a channel that is closed when the current process ends, or nil, and one that is closed when the next one
 // starts.
@@ -146,6 +145,7 @@ func (d *Daemon) onConnect(ctx context.Context, f func()) {
 // daemonConn is a process's connection to the daemon.
 type daemonConn struct {
 	*process
+	unary
 
 	daemon *Daemon
 }
@@ -171,7 +171,10 @@ func (c *daemonConn) Invoke(ctx context.Context, method string, args, reply any,
 	}
 	answered := make(chan result, 1)
 	go func() {
-		response, err := c.daemon.call(e.Verb, request) // also if the client is gone
+		response, err := c.daemon.service().call(context.Background(), method, request) // also if the client is gone
+		if err == nil {
+			c.daemon.changed()
+		}
 		answered <- result{response, err}
 	}()
 	select {
@@ -198,29 +201,4 @@ func (c *daemonConn) happen(ctx context.Context, e Event) error {
 		return errGone
 	}
 	return err
-}
-
-// NewStream implements [grpc.ClientConnInterface].
-func (*daemonConn) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, errors.New("the daemon has no streams")
-}
-
-// call makes a call.
-func (d *Daemon) call(name string, request proto.Message) (proto.Message, error) {
-	for _, method := range gobpfman.Bpfman_ServiceDesc.Methods {
-		if method.MethodName != name {
-			continue
-		}
-		decode := func(into any) error {
-			proto.Merge(into.(proto.Message), request) //nolint:errcheck,forcetypeassert // it is the method's request
-			return nil
-		}
-		response, err := method.Handler(d.Service(), context.Background(), decode, nil)
-		if err != nil {
-			return nil, err
-		}
-		d.changed()
-		return response.(proto.Message), nil //nolint:errcheck,forcetypeassert // it is the method's response
-	}
-	return nil, status.Error(codes.Unimplemented, name)
 }

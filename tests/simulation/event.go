@@ -28,7 +28,8 @@ type Event struct {
 	Actor string
 	// Verb is a verb of RBAC, such as list, or the name of a call, such as Attach.
 	Verb string
-	// Resource is such as bpfprograms, or ResourceDaemon. Subresource, Namespace and Name are "" for calls.
+	// Resource is such as bpfprograms, or ResourceDaemon. Subresource, Namespace and Name are "" for calls. Requests for something
+	// else than a resource have the path as their name, and no resource.
 	Resource, Subresource, Namespace, Name string
 	// Call is the request of a call.
 	Call proto.Message
@@ -104,7 +105,7 @@ var requests = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "a
 func requestEvent(actor string, q *http.Request) Event {
 	info, err := requests.NewRequestInfo(q)
 	if err != nil || !info.IsResourceRequest {
-		return Event{Actor: actor, Verb: "get", Resource: q.URL.Path}
+		return Event{Actor: actor, Verb: "get", Name: q.URL.Path}
 	}
 	return Event{Actor: actor, Verb: info.Verb, Resource: info.Resource, Subresource: info.Subresource, Namespace: info.Namespace, Name: info.Name}
 }

@@ -105,6 +105,9 @@ type connection struct {
 
 	networks          []*Network
 	requests, watches http.RoundTripper
+	// discovers means that discovery takes no time: controller-runtime's mapper holds a mutex meanwhile, and virtual time
+	// doesn't pass while another goroutine waits for that.
+	discovers bool
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -136,6 +139,9 @@ func (s *stream) Close() error {
 func (c *connection) send(q *http.Request) (*http.Response, error) {
 	ctx := q.Context()
 	e := requestEvent(c.Name, q)
+	if c.discovers && e.Resource == "" {
+		return c.discover(q)
+	}
 	next := c.requests
 	if e.Verb == "watch" {
 		next = c.watches
@@ -177,6 +183,18 @@ func (c *connection) send(q *http.Request) (*http.Response, error) {
 	}
 	response.Body = &stream{ReadCloser: response.Body, close: func() { lose(nil) }}
 	return response, nil
+}
+
+// discover answers immediately, or not at all.
+func (c *connection) discover(q *http.Request) (*http.Response, error) {
+	for _, n := range c.networks {
+		if reach, _ := n.Reach(); reach == Silent {
+			return nil, errLost
+		} else if reach == Refusing {
+			return nil, errRefused
+		}
+	}
+	return c.requests.RoundTrip(q)
 }
 
 // follow ends a watch whose connection is lost.

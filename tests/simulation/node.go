@@ -20,6 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent"
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
+	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
@@ -45,6 +46,8 @@ type Node struct {
 	Agent *Component
 	// Daemon is the node's bpfman daemon, which runs already.
 	Daemon *Daemon
+	// Runtime is the node's container runtime.
+	Runtime *Runtime
 	// Network is the node's way to the API server. Attached programs affect it: see CutOff.
 	Network *Network
 
@@ -70,8 +73,10 @@ func (w *World) AddNode(name string) *Node {
 		interfaces: map[string]program.Interface{Uplink: {Index: 2}}, changed: make(chan struct{}),
 	}
 	n.Daemon = newDaemon(filepath.Join(n.dir, "daemon"), n.programsChanged)
+	n.Runtime = newRuntime(n.proc())
 	n.Agent = w.component("agent/"+name, n.runAgent, n.keepDisk)
 	w.must(n.writeBoot())
+	w.must(os.MkdirAll(filepath.Join(n.proc(), "1"), 0o750)) // of init, as a sign that processes can be seen
 	w.must(os.MkdirAll(n.store(), 0o750))
 	w.mu.Lock()
 	w.nodes = append(w.nodes, n)
@@ -129,17 +134,16 @@ func (n *Node) runAgent(p *process) error {
 	store := n.store()
 	n.mu.Unlock()
 	measured := metrics.New(prometheus.NewRegistry())
-	a, err := agent.New(p.config(n.Network, n.world.Network), agent.Options{
+	a, err := agent.New(p.connect(n.Network, n.world.Network).config(), agent.Options{
 		NodeName: n.Name, Namespace: Namespace, BytecodeDir: store, BytecodeSize: bytecodeSize, Confirm: confirmWithin,
 		UprobeNamespaces: []string{"*"}, Metrics: measured,
 	}, agent.Node{
-		Daemon:     gobpfman.NewBpfmanClient(&daemonConn{p, n.Daemon}),
+		Daemon:     gobpfman.NewBpfmanClient(&daemonConn{process: p, daemon: n.Daemon}),
 		OnConnect:  n.Daemon.onConnect,
 		DaemonRoot: n.Daemon.Root, Bpffs: filepath.Join(n.Daemon.Root, "run/bpfman/fs"),
 		Proc: n.proc(), Uptime: n.uptime, Kernel: kernel,
 		Interfaces: n.Interfaces, WatchInterfaces: n.watchInterfaces,
-		Containers:    func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
-		PodInterfaces: func([]program.Container) {},
+		Containers: node.NewRuntime(n.Runtime.dial).Containers, PodInterfaces: node.NewPodInterfaces(n.proc()).Set,
 		Read: func(context.Context, *reader.Request, *bytecode.Files) reader.Answer {
 			return reader.Answer{Error: "no registry"}
 		},
@@ -226,4 +230,3 @@ func interfaceOf(link *gobpfman.AttachInfo) string {
 	}
 	return ""
 }
-

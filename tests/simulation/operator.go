@@ -14,7 +14,9 @@ import (
 // AddOperator adds a replica of the operator with leader election, which isn't started yet.
 func (w *World) AddOperator(name string) *Component {
 	return w.component("operator/"+name, func(p *process) error {
-		config := p.config(w.Network)
+		connected := p.connect(w.Network)
+		connected.discovers = true
+		config := connected.config()
 		config.QPS = -1 // as the command's, whose limit of requests isn't reached
 		manager, err := operator.New(config, operator.Options{Namespace: Namespace, MetricsAddr: "0", HealthAddr: "0", LeaderElection: true})
 		if err != nil {
@@ -24,8 +26,12 @@ func (w *World) AddOperator(name string) *Component {
 	}, nil)
 }
 
-// config returns the configuration of a process's API client.
-func (p *process) config(networks ...*Network) *rest.Config {
-	c := &connection{process: p, networks: networks, requests: p.world.transport(p.Name, p.alive), watches: p.world.transport(p.Name, p.watching)}
-	return &rest.Config{Host: host, UserAgent: p.Name, Transport: c, Dial: c.dial, Proxy: noProxy}
+// connect returns a process's connection to the API server.
+func (p *process) connect(networks ...*Network) *connection {
+	return &connection{process: p, networks: networks, requests: p.world.transport(p.Name, p.alive), watches: p.world.transport(p.Name, p.watching)}
+}
+
+// config returns the configuration of an API client with the connection.
+func (c *connection) config() *rest.Config {
+	return &rest.Config{Host: host, UserAgent: c.Name, Transport: c, Dial: c.dial, Proxy: noProxy}
 }

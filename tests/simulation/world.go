@@ -151,7 +151,7 @@ func (w *World) end() {
 	w.mu.Unlock()
 	w.Network.Set(Up)
 	for _, n := range w.Nodes() {
-		n.Daemon.end()
+		n.Daemon.Kill()
 	}
 	var stopping sync.WaitGroup
 	for _, c := range components {
