@@ -53,6 +53,9 @@ type World struct {
 	tb     testing.TB
 	log    logr.Logger
 	events events
+	// ctx ends with the world.
+	ctx    context.Context //nolint:containedctx // a world is a lifetime
+	finish context.CancelFunc
 	// processes are those that haven't ended yet, dead or alive.
 	processes sync.WaitGroup
 
@@ -72,6 +75,7 @@ func New(tb testing.TB, o Options) *World {
 		API: apiserver.New(apiserver.Resources()), Network: newNetwork(), tb: tb, log: o.Log,
 		rand: rand.New(rand.NewPCG(o.Seed, 0)), //nolint:gosec // a seed makes it repeatable
 	}
+	w.ctx, w.finish = context.WithCancel(context.Background())
 	scheme := runtime.NewScheme()
 	w.must(clientgoscheme.AddToScheme(scheme))
 	w.must(v1alpha1.Install(scheme))
@@ -150,9 +154,9 @@ func (w *World) end() {
 	components := append([]*Component(nil), w.components...)
 	w.mu.Unlock()
 	w.Network.Set(Up)
+	w.finish()
 	for _, n := range w.Nodes() {
-		n.Runtime.end()
-		n.Daemon.Kill()
+		n.end()
 	}
 	var stopping sync.WaitGroup
 	for _, c := range components {
