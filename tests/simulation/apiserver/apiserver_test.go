@@ -6,7 +6,6 @@ package apiserver_test
 import (
 	"context"
 	"net/http"
-	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/simulation/apiserver"
 )
 
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	if err := v1alpha1.Install(scheme.Scheme); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	envtest.Main(m)
 }
 
 func config(transport http.RoundTripper) *rest.Config {

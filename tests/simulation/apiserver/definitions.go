@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -54,9 +56,33 @@ type served struct {
 	status bool
 }
 
-// lockRequests is held by each request except for watches, for no virtual time: the handlers of custom resources have a
-// WaitGroup, which two bubbles of testing/synctest can't use at the same time.
-var lockRequests sync.Mutex
+// bubbled is the context of a request for custom resources. Their handlers read the RequestInfo twice: to choose what to do,
+// and to decide whether the request counts in a WaitGroup. A WaitGroup belongs to one bubble of testing/synctest, and the
+// handlers are shared, so to the second question the request is a watch, which doesn't count.
+type bubbled struct {
+	context.Context //nolint:containedctx // it is one
+	asked           int
+}
+
+// Value implements [context.Context].
+func (c *bubbled) Value(key any) any {
+	value := c.Context.Value(key)
+	info, ok := value.(*request.RequestInfo)
+	if !ok {
+		return value
+	}
+	if c.asked++; c.asked == 2 {
+		watch := *info
+		watch.Verb = "watch"
+		return &watch
+	}
+	return value
+}
+
+// serveCustom serves a request for custom resources.
+func (h *handlers) serveCustom(w http.ResponseWriter, q *http.Request) {
+	h.custom.ServeHTTP(w, q.WithContext(&bubbled{Context: q.Context()}))
+}
 
 var sharedHandlers = sync.OnceValues(func() (*handlers, error) {
 	h := &handlers{builtins: map[schema.GroupResource]*builtin{}, resources: map[schema.GroupResource]*resource{}}

@@ -33,6 +33,9 @@ type Server struct {
 	// before the first request.
 	WithoutWatchList bool
 
+	// serial is held by each request that isn't a watch, for no virtual time: changes are observed in their order.
+	serial sync.Mutex
+
 	mu sync.Mutex // never held while anything waits
 	state
 	watchers  map[*watcher]bool
@@ -115,8 +118,8 @@ func (s *Server) Put(o runtime.Object) error {
 		return fmt.Errorf("store %T: %w", o, err)
 	}
 	k := key(r.prefix, stored.GetNamespace(), stored.GetName())
-	lockRequests.Lock()
-	defer lockRequests.Unlock()
+	s.serial.Lock()
+	defer s.serial.Unlock()
 	s.mu.Lock()
 	before := s.collection(r.prefix).objects[k]
 	e := s.commit("test", r, k, before, stored.(runtime.Object)) //nolint:errcheck,forcetypeassert // all objects are both
@@ -164,7 +167,7 @@ func (s *Server) endWatches() {
 	}
 }
 
-// publish calls the observers. The caller holds lockRequests, which keeps the order.
+// publish calls the observers. The caller holds serial, which keeps the order.
 func (s *Server) publish(events ...Event) {
 	s.mu.Lock()
 	observers := slices.Clone(s.observers)

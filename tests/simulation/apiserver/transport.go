@@ -18,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
@@ -168,7 +170,7 @@ func (*transport) fail(q *http.Request, err error) (*http.Response, error) {
 // serve executes a request.
 func (s *Server) serve(q *Request, cancel context.CancelFunc) (*http.Response, error) {
 	ctx := context.WithValue(q.Context(), serverKey{}, caller{s, q.Actor, q.AsOf})
-	ctx = request.WithRequestInfo(ctx, q.RequestInfo)
+	ctx = audit.WithAuditContext(request.WithRequestInfo(ctx, q.RequestInfo))
 	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: q.Actor})
 	incoming := q.Request.WithContext(ctx)
 	if incoming.Body == nil {
@@ -181,9 +183,9 @@ func (s *Server) serve(q *Request, cancel context.CancelFunc) (*http.Response, e
 		return s.stream(incoming, cancel)
 	}
 	w := newRecorder()
-	lockRequests.Lock()
-	defer lockRequests.Unlock()
-	s.handler(q.RequestInfo)(w, incoming)
+	s.serial.Lock()
+	defer s.serial.Unlock()
+	filters.WithWarningRecorder(s.handler(q.RequestInfo)).ServeHTTP(w, incoming)
 	return w.response(q.Request), nil
 }
 
@@ -205,7 +207,7 @@ func (s *Server) handler(info *request.RequestInfo) http.HandlerFunc {
 	case s.handlers.builtins[group] != nil:
 		return s.handlers.builtins[group].ServeHTTP
 	default:
-		return s.handlers.custom.ServeHTTP
+		return s.handlers.serveCustom
 	}
 }
 
