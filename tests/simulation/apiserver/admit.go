@@ -30,11 +30,11 @@ func (admitting) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	s := callerOf(ctx).server
 	r := s.handlers.resources[schema.GroupResource{Resource: "namespaces"}]
-	namespace, ok := s.current(r, key(r.prefix, "", a.GetNamespace())).(*corev1.Namespace)
-	if !ok {
+	found := s.current(r, key(r.prefix, "", a.GetNamespace()))
+	if found == nil {
 		return apierrors.NewNotFound(r.group, a.GetNamespace())
 	}
-	if namespace.DeletionTimestamp == nil {
+	if namespace, ok := found.Object.(*corev1.Namespace); !ok || namespace.DeletionTimestamp == nil {
 		return nil
 	}
 	err := admission.NewForbidden(a, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.GetNamespace()))

@@ -18,6 +18,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	endpoints "k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	registry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -100,7 +102,10 @@ func (h *handlers) addBuiltins() error {
 	for _, k := range kinds {
 		gvk := gvkOf(k.object)
 		group := schema.GroupResource{Group: gvk.Group, Resource: pluralOf(gvk)}
-		prefix := "/" + group.Group + "/" + group.Resource
+		prefix := "/registry/" + group.Resource
+		if group.Resource == "nodes" {
+			prefix = "/registry/minions" // as in etcd
+		}
 		h.resources[group] = &resource{group: group, prefix: prefix, newObject: func() runtime.Object { return newOf(k.object) }}
 		b := &builtin{kind: k}
 		if err := b.store(group, gvk, restOptions{h}); err != nil {
@@ -156,7 +161,7 @@ func scopeOf(typed managedfields.TypeConverter, resource schema.GroupVersionReso
 		Serializer: codecs, ParameterCodec: parameters, Creater: scheme, Convertor: scheme, Defaulter: scheme, Typer: scheme, UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme),
 		Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(), EquivalentResourceMapper: runtime.NewEquivalentResourceRegistry(),
 		TableConvertor: rest.NewDefaultTableConvertor(resource.GroupResource()), FieldManager: fields, Resource: resource, Kind: gvk, Subresource: subresource,
-		MetaGroupVersion: schema.GroupVersion{Version: "v1"}, HubGroupVersion: gvk.GroupVersion(), MaxRequestBodyBytes: maxBody,
+		MetaGroupVersion: metav1.SchemeGroupVersion, HubGroupVersion: gvk.GroupVersion(), MaxRequestBodyBytes: maxBody,
 	}, nil
 }
 
@@ -165,18 +170,36 @@ var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchTy
 // ServeHTTP implements [http.Handler].
 func (b *builtin) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	info, _ := request.RequestInfoFrom(q.Context())
-	namespaced := info.Namespace != "" && !(b.clusterScoped && info.Resource == "namespaces")
+	namespaced := info.Namespace != "" && info.Resource != "namespaces"
 	everywhere := info.Verb == "list" || info.Verb == "watch"
-	if info.APIVersion != b.scope.Kind.Version || namespaced && b.clusterScoped || !namespaced && !b.clusterScoped && !everywhere {
-		notFound(w, q)
-		return
-	}
 	handler := b.handler(info)
-	if handler == nil {
-		notFound(w, q)
-		return
+	switch {
+	case namespaced && b.clusterScoped, info.Subresource != "" && (info.Subresource != "status" || b.shape == plain):
+		refuse(w, q, http.StatusNotFound)
+	case handler == nil || !namespaced && !b.clusterScoped && !everywhere:
+		refuse(w, q, http.StatusMethodNotAllowed)
+	default:
+		handler(w, q)
 	}
-	handler(w, q)
+}
+
+// serveUnknown answers a request for a resource that doesn't exist.
+func (h *handlers) serveUnknown(w http.ResponseWriter, q *http.Request) {
+	info, _ := request.RequestInfoFrom(q.Context())
+	for _, b := range h.builtins {
+		if b.scope.Kind.GroupVersion() == (schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}) {
+			refuse(w, q, http.StatusNotFound)
+			return
+		}
+	}
+	h.serveCustom(w, q) // it says so
+}
+
+// refuse answers like the router of kube-apiserver.
+func refuse(w http.ResponseWriter, q *http.Request, code int) {
+	err := apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, true)
+	err.ErrStatus.Details = &metav1.StatusDetails{}
+	responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{}, w, q)
 }
 
 func (b *builtin) handler(info *request.RequestInfo) http.HandlerFunc {

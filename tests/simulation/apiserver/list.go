@@ -110,7 +110,7 @@ func (s *Server) list(caller caller, r *resource, prefix string, options storage
 		if !options.Recursive && k != prefix || !strings.HasPrefix(k, prefix) {
 			break
 		}
-		items = append(items, item{k, c.objects[k]})
+		items = append(items, item{k, c.objects[k].Object})
 	}
 	return items, version, nil
 }

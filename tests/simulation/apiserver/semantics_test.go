@@ -72,7 +72,7 @@ func TestSemantics(t *testing.T) {
 			{method: "PATCH", path: tracepoints + "/patch", content: merge, body: `{"spec":{"names":null}}`},
 			{method: "PATCH", path: tracepoints + "/patch", content: merge, body: `{"spec":{"names":"text"}}`},
 			{method: "PATCH", path: tracepoints + "/patch", content: merge, body: `{"metadata":{"name":"other"}}`},
-			{method: "PATCH", path: tracepoints + "/patch", content: merge, body: `not JSON`},
+			{method: "PATCH", path: tracepoints + "/patch", content: merge, body: `not JSON`, codeOnly: true},
 			{method: "PATCH", path: tracepoints + "/patch", content: "application/strategic-merge-patch+json", body: `{"metadata":{"labels":{"a":"b"}}}`},
 			{method: "PATCH", path: tracepoints + "/patch", content: "application/json", body: `{}`},
 			{method: "PATCH", path: tracepoints + "/none", content: merge, body: `{}`},
@@ -166,7 +166,6 @@ func TestSemantics(t *testing.T) {
 			{method: "GET", path: tracepoints, accept: "text/html"},
 			{method: "GET", path: tracepoints, accept: "application/vnd.kubernetes.protobuf"},
 			{method: "POST", path: maps, content: "text/plain", body: "x"},
-			{method: "POST", path: tracepoints, content: "application/vnd.kubernetes.protobuf", body: "x"},
 			{method: "GET", path: tracepoints + "?labelSelector=a%20b"},
 			{method: "GET", path: tracepoints + "?fieldSelector=spec.names=x"},
 			{method: "GET", path: "/api/v1/pods?fieldSelector=spec.none=x"},
@@ -179,7 +178,100 @@ func TestSemantics(t *testing.T) {
 			{method: "GET", path: maps + "?watch=true&resourceVersion=text"},
 			{method: "GET", path: maps + "?continue=text"},
 		},
+		"lists": {
+			{method: "POST", path: maps, body: configMap("list-a", `,"labels":{"list":"one","more":"x"}`)},
+			{method: "POST", path: maps, body: configMap("list-b", `,"labels":{"list":"one"}`)},
+			{method: "POST", path: maps, body: configMap("list-c", `,"labels":{"list":"two"}`)},
+			{method: "GET", path: maps + "?labelSelector=list"},
+			{method: "GET", path: maps + "?labelSelector=list%3Done"},
+			{method: "GET", path: maps + "?labelSelector=list+in+(one,two),more!%3Dx"},
+			{method: "GET", path: maps + "?fieldSelector=metadata.name%3Dlist-b"},
+			{method: "GET", path: maps + "?fieldSelector=metadata.name!%3Dlist-b&labelSelector=list"},
+			{method: "GET", path: "/api/v1/configmaps?fieldSelector=metadata.name%3Dlist-b,metadata.namespace%3Ddefault"},
+			{method: "GET", path: maps + "?labelSelector=list&limit=2"},
+			{method: "GET", path: maps + "?labelSelector=list&limit=2&continue={continue list}"},
+			{method: "GET", path: maps + "?labelSelector=list&resourceVersion=0"},
+			{method: "GET", path: maps + "?labelSelector=list&resourceVersion=0&limit=1"},
+			{method: "GET", path: maps + "?labelSelector=list&resourceVersion={version list-a}&resourceVersionMatch=Exact"},
+			{method: "GET", path: maps + "?labelSelector=list&resourceVersion={version list-a}&resourceVersionMatch=NotOlderThan"},
+			{method: "GET", path: maps + "?labelSelector=list&resourceVersion={version list-a}"},
+			{method: "GET", path: maps + "?labelSelector=none"},
+			{method: "GET", path: maps + "?resourceVersion=99999999"},
+			{method: "GET", path: maps + "?limit=1&resourceVersion=99999999&resourceVersionMatch=Exact"},
+			{method: "GET", path: maps + "/list-a?resourceVersion=0"},
+			{method: "GET", path: maps + "/list-a?resourceVersion=99999999"},
+			{method: "GET", path: maps + "?labelSelector=list", accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
+			{method: "GET", path: maps + "/list-a", accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
+			{method: "GET", path: maps + "/none", accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
+			{method: "GET", path: maps + "?labelSelector=list", accept: "application/vnd.kubernetes.protobuf,application/json"},
+			{method: "POST", path: tracepoints, body: tracepoint("list-a", `,"labels":{"list":"one"}`)},
+			{method: "POST", path: tracepoints, body: tracepoint("list-b", `,"labels":{"list":"one"}`)},
+			{method: "GET", path: tracepoints + "?labelSelector=list"},
+			{method: "GET", path: tracepoints + "?labelSelector=list&limit=1"},
+			{method: "GET", path: tracepoints + "?labelSelector=list&limit=1&resourceVersion=0"},
+			{method: "GET", path: tracepoints + "?limit=1&labelSelector=list", accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
+			{method: "DELETE", path: maps + "?labelSelector=list%3Done&dryRun=All"},
+			{method: "DELETE", path: maps + "?labelSelector=list%3Done"},
+			{method: "GET", path: maps + "?labelSelector=list"},
+			{method: "DELETE", path: tracepoints + "?labelSelector=list"},
+			{method: "GET", path: tracepoints + "?labelSelector=list"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) { newPair(t).play(steps...) })
+	}
+}
+
+// Watches have the same events, in the same order.
+func TestWatches(t *testing.T) {
+	maps, tracepoints := "/api/v1/namespaces/default/configmaps", bpfman+"tracepointprograms"
+	changes := []step{
+		{method: "POST", path: maps, body: configMap("a", `,"labels":{"watch":"yes"}`)},
+		{method: "PATCH", path: maps + "/a", content: merge, body: `{"data":{"key":"other"}}`},
+		{method: "PATCH", path: maps + "/a", content: merge, body: `{"data":{"key":"other"}}`},
+		{method: "PATCH", path: maps + "/a", content: merge, body: `{"metadata":{"labels":{"watch":"no"}}}`},
+		{method: "PATCH", path: maps + "/a", content: merge, body: `{"metadata":{"labels":{"watch":"yes"}}}`},
+		{method: "POST", path: maps, body: configMap("b", `,"finalizers":["bpfman.io/test"],"labels":{"watch":"yes"}`)},
+		{method: "DELETE", path: maps + "/a"},
+		{method: "DELETE", path: maps + "/b"},
+		{method: "PATCH", path: maps + "/b", content: merge, body: `{"metadata":{"finalizers":null}}`},
+		{method: "POST", path: maps, body: configMap("end", `,"labels":{"watch":"yes"}`)},
+		{method: "DELETE", path: maps + "/end"},
+	}
+	programs := []step{
+		{method: "POST", path: tracepoints, body: tracepoint("a", `,"labels":{"watch":"yes"}`)},
+		{method: "PATCH", path: tracepoints + "/a", content: merge, body: `{"spec":{"names":["a/b"]}}`},
+		{method: "PATCH", path: tracepoints + "/a/status", content: jsonType, body: `[{"op":"add","path":"/status","value":{}}]`},
+		{method: "PATCH", path: tracepoints + "/a", content: merge, body: `{"metadata":{"labels":{"watch":"no"}}}`},
+		{method: "PUT", path: tracepoints + "/a", body: tracepoint("a", `,"labels":{"watch":"yes"},"resourceVersion":"{version a}"`)},
+		{method: "DELETE", path: tracepoints + "/a"},
+		{method: "POST", path: tracepoints, body: tracepoint("end", `,"labels":{"watch":"yes"}`)},
+		{method: "DELETE", path: tracepoints + "/end"},
+	}
+	for name, test := range map[string]struct {
+		before []step
+		query  string
+		accept string
+	}{
+		"from a list":         {[]step{{method: "GET", path: maps + "?labelSelector=watch"}}, "resourceVersion={version list}&labelSelector=watch", ""},
+		"with a selector":     {[]step{{method: "GET", path: maps + "?labelSelector=watch"}}, "resourceVersion={version list}&labelSelector=watch%3Dyes", ""},
+		"without a version":   {nil, "labelSelector=watch", ""},
+		"from any version":    {nil, "labelSelector=watch%3Dyes&resourceVersion=0", ""},
+		"with initial events": {nil, "labelSelector=watch&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", ""},
+		"from an old version": {nil, "labelSelector=watch&resourceVersion=1", ""},
+		"of metadata":         {nil, "labelSelector=watch", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
+		"of one object":       {nil, "fieldSelector=metadata.name%3Dend", ""},
+		"without initial events": {
+			[]step{{method: "GET", path: maps + "?labelSelector=watch"}},
+			"resourceVersion={version list}&labelSelector=watch&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			p.play(test.before...)
+			p.watch(step{method: "GET", path: maps + "?watch=true&" + test.query, accept: test.accept}, changes...)
+			if test.before == nil {
+				p.watch(step{method: "GET", path: tracepoints + "?watch=true&" + test.query, accept: test.accept}, programs...)
+			}
+		})
 	}
 }

@@ -101,11 +101,11 @@ func (w *watcher) covers(key string) bool {
 	return key == w.key || !w.exact && strings.HasPrefix(key, w.key)
 }
 
-func (w *watcher) matches(o runtime.Object) bool {
+func (w *watcher) matches(o *stored) bool {
 	if o == nil {
 		return false
 	}
-	matches, err := w.options.Predicate.Matches(o)
+	matches, err := w.options.Predicate.Matches(o.Object)
 	return err == nil && matches
 }
 
