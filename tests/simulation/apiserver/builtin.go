@@ -46,22 +46,23 @@ type kind struct {
 	clusterScoped  bool
 	shape          shape
 	createOnUpdate bool
+	returned       bool // whether a deletion is answered with the object
 }
 
 // kinds are the kinds that the product, or the rest of a simulated cluster, reads or writes.
 var kinds = []kind{
 	{object: &corev1.Namespace{}, list: &corev1.NamespaceList{}, clusterScoped: true, shape: specAndStatus},
 	{object: &corev1.Node{}, list: &corev1.NodeList{}, clusterScoped: true, shape: specAndStatus},
-	{object: &corev1.Pod{}, list: &corev1.PodList{}, shape: generated},
+	{object: &corev1.Pod{}, list: &corev1.PodList{}, shape: generated, returned: true},
 	{object: &corev1.ConfigMap{}, list: &corev1.ConfigMapList{}},
 	{object: &corev1.Secret{}, list: &corev1.SecretList{}},
-	{object: &corev1.ServiceAccount{}, list: &corev1.ServiceAccountList{}},
+	{object: &corev1.ServiceAccount{}, list: &corev1.ServiceAccountList{}, returned: true},
 	{object: &corev1.Event{}, list: &corev1.EventList{}, createOnUpdate: true},
 	{object: &eventsv1.Event{}, list: &eventsv1.EventList{}, createOnUpdate: true},
 	{object: &appsv1.DaemonSet{}, list: &appsv1.DaemonSetList{}, shape: generated},
 	{object: &appsv1.Deployment{}, list: &appsv1.DeploymentList{}, shape: generated},
 	{object: &appsv1.ControllerRevision{}, list: &appsv1.ControllerRevisionList{}},
-	{object: &storagev1.CSIDriver{}, list: &storagev1.CSIDriverList{}, clusterScoped: true},
+	{object: &storagev1.CSIDriver{}, list: &storagev1.CSIDriverList{}, clusterScoped: true, returned: true},
 	{object: &coordinationv1.Lease{}, list: &coordinationv1.LeaseList{}, createOnUpdate: true},
 	{object: &discoveryv1.EndpointSlice{}, list: &discoveryv1.EndpointSliceList{}},
 	{object: &rbacv1.Role{}, list: &rbacv1.RoleList{}, createOnUpdate: true},
@@ -99,6 +100,9 @@ type builtin struct {
 // addBuiltins makes the handlers of kinds.
 func (h *handlers) addBuiltins() error {
 	typed := applyconfigurations.NewTypeConverter(scheme)
+	if err := h.addReviews(typed); err != nil {
+		return err
+	}
 	for _, k := range kinds {
 		gvk := gvkOf(k.object)
 		group := schema.GroupResource{Group: gvk.Group, Resource: pluralOf(gvk)}
@@ -107,6 +111,9 @@ func (h *handlers) addBuiltins() error {
 			prefix = "/registry/minions" // as in etcd
 		}
 		h.resources[group] = &resource{group: group, prefix: prefix, newObject: func() runtime.Object { return newOf(k.object) }}
+		if group.Resource == "events" && group.Group != "" {
+			h.resources[group].newStored, h.resources[group].toStored, h.resources[group].fromStored = func() runtime.Object { return &corev1.Event{} }, eventOfCore, eventOfEvents
+		}
 		b := &builtin{kind: k}
 		if err := b.store(group, gvk, restOptions{h}); err != nil {
 			return err
@@ -140,7 +147,7 @@ func (b *builtin) store(group schema.GroupResource, gvk schema.GroupVersionKind,
 	b.main = &registry.Store{
 		NewFunc: func() runtime.Object { return newOf(b.object) }, NewListFunc: func() runtime.Object { return newOf(b.list) },
 		DefaultQualifiedResource: group, SingularQualifiedResource: schema.GroupResource{Group: group.Group, Resource: strings.ToLower(gvk.Kind)},
-		CreateStrategy: s, UpdateStrategy: s, DeleteStrategy: deleteStrategy(s), TableConvertor: rest.NewDefaultTableConvertor(group),
+		CreateStrategy: s, UpdateStrategy: s, DeleteStrategy: deleteStrategy(s), ReturnDeletedObject: b.returned, TableConvertor: rest.NewDefaultTableConvertor(group),
 	}
 	if err := b.main.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: attributes}); err != nil {
 		return fmt.Errorf("store %s: %w", group, err)

@@ -46,6 +46,7 @@ type handlers struct {
 	custom    http.Handler
 	builtins  map[schema.GroupResource]*builtin
 	resources map[schema.GroupResource]*resource
+	reviews   http.HandlerFunc
 	served    []served
 }
 

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"sync"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +33,8 @@ type Server struct {
 	// WithoutWatchList makes the server refuse watches with initial events, like a server that doesn't have them. Set it
 	// before the first request.
 	WithoutWatchList bool
+	// Access answers SubjectAccessReviews. If it is nil, everything is allowed. Set it before the first request.
+	Access func(authorizationv1.SubjectAccessReviewSpec) bool
 
 	// serial is held by each request that isn't a watch, for no virtual time: changes are observed in their order.
 	serial sync.Mutex

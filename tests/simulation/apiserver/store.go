@@ -10,6 +10,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +33,7 @@ type state struct {
 type stored struct {
 	runtime.Object
 	encoded []byte
+	written time.Time
 }
 
 // collection has the objects of a resource, by key, and their keys in order.
@@ -142,6 +144,18 @@ type resource struct {
 	// custom resources have a codec; the kinds of Kubernetes are encoded as protobuf.
 	custom bool
 	codec  runtime.Codec
+	// A resource of two groups is stored as that of one of them. These are nil for other resources.
+	newStored            func() runtime.Object
+	toStored, fromStored func(runtime.Object) runtime.Object
+}
+
+// show returns a copy of a stored object for a handler.
+func (r *resource) show(o *stored) runtime.Object {
+	copied := o.DeepCopyObject()
+	if r.fromStored != nil {
+		return r.fromStored(copied)
+	}
+	return copied
 }
 
 type serverKey struct{}
@@ -190,7 +204,7 @@ func (r *resource) Create(ctx context.Context, key string, o, out runtime.Object
 	e := caller.server.commit(caller.actor, r, key, nil, after)
 	caller.server.mu.Unlock()
 	caller.server.publish(e)
-	return copyInto(out, after.Object)
+	return copyInto(out, r.show(after))
 }
 
 // Delete implements [storage.Interface].
@@ -206,13 +220,13 @@ func (r *resource) Delete(ctx context.Context, key string, out runtime.Object, p
 				return err //nolint:wrapcheck // the handlers interpret it
 			}
 		}
-		if err := validate(ctx, before.DeepCopyObject()); err != nil {
+		if err := validate(ctx, r.show(before)); err != nil {
 			return err
 		}
 		e, done := caller.server.replace(caller.actor, r, key, before, nil)
 		if done {
 			caller.server.publish(e)
-			last := before.DeepCopyObject()
+			last := r.show(before)
 			setVersion(last, e.Version)
 			return copyInto(out, last)
 		}
@@ -226,7 +240,7 @@ func (r *resource) Get(ctx context.Context, key string, options storage.GetOptio
 	case err != nil:
 		return err
 	case o != nil:
-		return copyInto(out, o.Object)
+		return copyInto(out, r.show(o))
 	case options.IgnoreNotFound:
 		return runtime.SetZeroValue(out) //nolint:wrapcheck // out isn't a pointer
 	default:
@@ -254,7 +268,7 @@ func (r *resource) GuaranteedUpdate(ctx context.Context, key string, out runtime
 		}
 		from, version := r.newObject(), uint64(0)
 		if before != nil {
-			from = before.DeepCopyObject()
+			from = r.show(before)
 			version = versionOf(before.Object)
 		}
 		if preconditions != nil {
@@ -274,12 +288,12 @@ func (r *resource) GuaranteedUpdate(ctx context.Context, key string, out runtime
 			return err
 		}
 		if before != nil && bytes.Equal(before.encoded, after.encoded) {
-			return copyInto(out, before.Object)
+			return copyInto(out, r.show(before))
 		}
 		e, done := caller.server.replace(caller.actor, r, key, before, after)
 		if done {
 			caller.server.publish(e)
-			return copyInto(out, after.Object)
+			return copyInto(out, r.show(after))
 		}
 	}
 }
@@ -320,12 +334,16 @@ func (r *resource) store(o runtime.Object) (*stored, error) {
 		if err != nil {
 			return nil, fmt.Errorf("decode %T: %w", o, err)
 		}
-		return &stored{decoded, content}, nil
+		return &stored{decoded, content, time.Now()}, nil
 	}
 	type message interface {
 		runtime.Object
 		Marshal() ([]byte, error)
 		Unmarshal([]byte) error
+	}
+	newStored := r.newObject
+	if r.toStored != nil {
+		o, newStored = r.toStored(o), r.newStored
 	}
 	from, ok := o.(message)
 	if !ok {
@@ -335,19 +353,19 @@ func (r *resource) store(o runtime.Object) (*stored, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", o, err)
 	}
-	to := r.newObject().(message) //nolint:errcheck,forcetypeassert // it has the same type
+	to := newStored().(message) //nolint:errcheck,forcetypeassert // it has the same type
 	if err := to.Unmarshal(content); err != nil {
 		return nil, fmt.Errorf("decode %T: %w", o, err)
 	}
-	return &stored{to, content}, nil
+	return &stored{to, content, time.Now()}, nil
 }
 
-// copyInto sets an object of a handler.
+// copyInto sets an object of a handler to one that nobody else has.
 func copyInto(out, from runtime.Object) error {
 	if out == nil {
 		return nil
 	}
-	into, value := reflect.ValueOf(out).Elem(), reflect.ValueOf(from.DeepCopyObject()).Elem()
+	into, value := reflect.ValueOf(out).Elem(), reflect.ValueOf(from).Elem()
 	if into.Type() != value.Type() {
 		return fmt.Errorf("%T can't become %T", from, out)
 	}
