@@ -35,9 +35,12 @@ func (n *Node) Join() {
 	})
 	n.world.Create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: n.agentPod(), Labels: deploy.PodLabels()},
-		Spec:       corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: deploy.AgentContainer, Image: "agent"}}},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: readiness(n.Agent.Running())},
+		Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{
+			{Name: deploy.DaemonContainer, Image: "daemon:v1"}, {Name: deploy.AgentContainer, Image: "agent:v1"},
+			{Name: deploy.CSIContainer, Image: "csi:v1"}, {Name: deploy.InspectorContainer, Image: "inspector:v1"},
+		}},
 	})
+	n.report(n.reaches(), n.Agent.Running())
 }
 
 // Leave deletes the Node object and its agent's pod. The node can join again.
@@ -46,7 +49,7 @@ func (n *Node) Leave() {
 	for _, o := range []client.Object{
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: n.agentPod()}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}},
 	} {
-		n.world.must(client.IgnoreNotFound(n.world.Client.Delete(n.world.tb.Context(), o)))
+		n.world.must(client.IgnoreNotFound(n.world.Client.Delete(n.world.tb.Context(), o, client.GracePeriodSeconds(0))))
 	}
 }
 
@@ -77,7 +80,7 @@ func (n *Node) runKubelet(ctx context.Context) {
 		if reaches == reached && (runs && reaches) == ready {
 			settled = forever
 		}
-		if !waitAny(ctx, changes, settled) {
+		if !anyOf(ctx, changes, settled) {
 			return
 		}
 		if n.reaches() != reaches || n.Agent.Running() != runs || settled == forever {
@@ -86,24 +89,6 @@ func (n *Node) runKubelet(ctx context.Context) {
 		reached, ready = reaches, runs && reaches
 		n.report(reached, ready)
 	}
-}
-
-const forever = time.Duration(1<<63 - 1)
-
-// waitAny waits for one of four changes, or for a time. It returns false if ctx ends.
-func waitAny(ctx context.Context, changes []<-chan struct{}, most time.Duration) bool {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-changes[0]:
-	case <-changes[1]:
-	case <-changes[2]:
-	case <-changes[3]:
-	case <-timer.C:
-	}
-	return true
 }
 
 // reaches reports whether the kubelet reaches the API server.
@@ -144,7 +129,12 @@ func (n *Node) report(reached, ready bool) {
 		if !ok || len(pod.Status.Conditions) == 1 && pod.Status.Conditions[0].Status == readiness(ready)[0].Status {
 			return false
 		}
-		pod.Status.Conditions = readiness(ready)
+		pod.Status.Phase, pod.Status.Conditions, pod.Status.ContainerStatuses = corev1.PodRunning, readiness(ready), nil
+		for _, c := range pod.Spec.Containers {
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name: c.Name, Image: c.Image, Ready: ready || c.Name != deploy.AgentContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			})
+		}
 		return true
 	})
 }

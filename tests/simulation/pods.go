@@ -393,20 +393,22 @@ func (n *Node) reportPod(pod *corev1.Pod) {
 		})
 	}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if err := n.world.Client.Get(context.Background(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		if err := n.world.Client.Get(n.world.ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
 		pod.Status = status
-		return n.world.Client.Status().Update(context.Background(), pod)
+		return n.world.Client.Status().Update(n.world.ctx, pod)
 	})
-	if client.IgnoreNotFound(err) != nil {
+	if client.IgnoreNotFound(err) != nil && n.world.ctx.Err() == nil {
 		n.world.tb.Errorf("report the status of pod %s: %v", pod.Name, err)
 	}
 }
 
-// RemovePod ends a pod of the node, deletes it, and has its volumes unmounted.
+// RemovePod deletes a pod of the node. Its kubelet ends it, unmounts its volumes, and then has its object removed.
 func (n *Node) RemovePod(pod *corev1.Pod) {
 	n.world.tb.Helper()
+	ctx := n.world.tb.Context()
+	n.world.must(client.IgnoreNotFound(n.world.Client.Delete(ctx, pod)))
 	n.Runtime.remove(pod.UID)
-	n.world.must(client.IgnoreNotFound(n.world.Client.Delete(n.world.tb.Context(), pod)))
+	n.world.must(client.IgnoreNotFound(n.world.Client.Delete(ctx, pod, client.GracePeriodSeconds(0))))
 }
