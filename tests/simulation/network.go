@@ -205,6 +205,15 @@ type watch struct {
 	close context.CancelCauseFunc
 }
 
+// Read ends without an error, because client-go's filtered watches can leak a goroutine after one.
+func (w *watch) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if err != nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
 func (w *watch) Close() error {
 	defer w.close(nil)
 	return w.ReadCloser.Close()

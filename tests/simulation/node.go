@@ -17,12 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bpfman/bpfman-operator/agent"
-	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -138,9 +136,7 @@ func (n *Node) runAgent(p *process) error {
 		Proc: n.proc(), Uptime: n.uptime, Kernel: kernel,
 		Interfaces: n.Interfaces, WatchInterfaces: n.watchInterfaces,
 		Containers: node.NewRuntime(n.Runtime.dial).Containers, PodInterfaces: node.NewPodInterfaces(n.proc()).Set,
-		Read: func(context.Context, *reader.Request, *bytecode.Files) reader.Answer {
-			return reader.Answer{Error: "no registry"}
-		},
+		Read: p.read,
 	}, n.world.log.WithName(n.Name))
 	if err != nil {
 		return fmt.Errorf("create the agent of %s: %w", n.Name, err)

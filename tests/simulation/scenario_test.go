@@ -211,21 +211,73 @@ func TestReboot(t *testing.T) {
 	})
 }
 
-func TestSpeed(t *testing.T) {
-	for _, count := range []int{1, 3, 10} {
-		t.Run(fmt.Sprint(count), func(t *testing.T) {
+// A registry that drips delays only the objects with its image.
+func TestSlowRegistry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := simulation.New(t, simulation.Options{Seed: 1, Alone: true})
+		w.AddOperator("a").Start()
+		n := w.AddNode("n1")
+		n.Agent.Start()
+		release := w.OnEvent(simulation.Each(simulation.Match{Resource: simulation.ResourceRegistry, Name: "slow.example/counter:v1"}, simulation.Hang))
+		slow, other := tracepoint("slow", "count"), tracepoint("other", "count")
+		slow.Spec.ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "slow.example/counter:v1"}}
+		other.Spec.ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "fast.example/counter:v1"}}
+		w.Create(slow)
+		w.Create(other)
+		w.Await(time.Minute, "the other is attached", func() bool { return says(t, w, other, "ReconcileSuccess") })
+		w.Pass(10 * time.Minute)
+		if says(t, w, slow, "ReconcileSuccess") {
+			t.Error("what can't be read is attached")
+		}
+		release()
+		w.Await(10*time.Minute, "the slow one is attached", func() bool { return says(t, w, slow, "ReconcileSuccess") })
+	})
+}
+
+// An API server that is away for half an hour, in each way, leaves everything as it was, and is caught up with after that.
+func TestServerAway(t *testing.T) {
+	for _, reach := range []simulation.Reach{simulation.Silent, simulation.Refusing} {
+		synctest.Test(t, func(t *testing.T) {
+			w := simulation.New(t, simulation.Options{Seed: 1})
+			w.AddOperator("a").Start()
+			n := w.AddNode("n1")
+			n.Agent.Start()
+			first, second := tcx("first", "pass"), tcx("second", "pass")
+			w.Create(first)
+			w.Await(time.Minute, "attached", func() bool { return says(t, w, first, "ReconcileSuccess: Attached on 1 of 1") })
+			w.Pass(time.Minute) // until it is confirmed
+			w.Network.Set(reach)
+			w.Create(second)
+			w.Pass(30 * time.Minute)
+			if programs := n.Daemon.Programs(); len(programs) != 1 || len(programs[0].Links) != 1 {
+				t.Errorf("without the API server, there are %+v", programs)
+			}
+			w.Network.Set(simulation.Up)
+			w.Await(5*time.Minute, "the second is attached", func() bool { return says(t, w, second, "ReconcileSuccess: Attached on 1 of 1") })
+		})
+	}
+}
+
+// TestIdle measures how many hours of a cluster in which nothing happens pass in a second.
+func TestIdle(t *testing.T) {
+	for name, o := range map[string]simulation.Options{"elected": {}, "alone": {Alone: true}} {
+		t.Run(name, func(t *testing.T) {
+			const idle = 6 * time.Hour
 			start := time.Now()
-			const idle = 24 * time.Hour
 			synctest.Test(t, func(t *testing.T) {
-				w := simulation.New(t, simulation.Options{Seed: 1})
+				w := simulation.New(t, o)
 				w.AddOperator("a").Start()
-				for i := range count {
+				for i := range 3 {
 					w.AddNode(fmt.Sprint("n", i)).Agent.Start()
 				}
-				w.Create(tracepoint("counter", "count"))
+				o := tracepoint("counter", "count")
+				w.Create(o)
 				w.Pass(idle)
+				if !says(t, w, o, "ReconcileSuccess: Attached on 3 of 3") {
+					t.Errorf("at rest, it says %+v", o.Status.Conditions)
+				}
 			})
-			t.Logf("%d nodes: %.1f hours a second", count, idle.Hours()/time.Since(start).Seconds())
+			t.Logf("%.1f hours a second", idle.Hours()/time.Since(start).Seconds())
 		})
 	}
 }

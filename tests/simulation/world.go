@@ -10,6 +10,7 @@ package simulation
 import (
 	"context"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -37,6 +38,9 @@ const Namespace = "bpfman"
 type Options struct {
 	// Seed is the seed of the latencies. The order of goroutines isn't seeded.
 	Seed uint64
+	// Alone means that operators have no leader election, as with one replica. A renewal every two seconds is most of what
+	// happens in a cluster that is idle.
+	Alone bool
 	// Log gets what the components log. The zero value discards it.
 	Log logr.Logger
 }
@@ -46,10 +50,13 @@ type World struct {
 	// API is the API server, without faults. Network is the one through which all components reach it.
 	API     *apiserver.Server
 	Network *Network
+	// Registry has the images of bytecode.
+	Registry *Registry
 	// Client is a client of an administrator, whom no fault affects.
 	Client client.Client
 
 	tb     testing.TB
+	elect  bool
 	log    logr.Logger
 	events events
 	// ctx ends with the world.
@@ -75,7 +82,7 @@ func New(tb testing.TB, o Options) *World {
 		tb.Fatal(err)
 	}
 	w := &World{
-		API: server, Network: newNetwork(), tb: tb, log: o.Log,
+		API: server, Network: newNetwork(), Registry: &Registry{}, elect: !o.Alone, tb: tb, log: o.Log,
 		rand: rand.New(rand.NewPCG(o.Seed, 0)), //nolint:gosec // a seed makes it repeatable
 	}
 	w.ctx, w.finish = context.WithCancel(context.Background())
@@ -94,8 +101,12 @@ func New(tb testing.TB, o Options) *World {
 	return w
 }
 
+// gcPercent makes the garbage collector run less often than by default: a world has little that lives long.
+const gcPercent = 400
+
 // quiet makes process-wide state of libraries fit for virtual time.
 var quiet = sync.OnceFunc(func() {
+	debug.SetGCPercent(gcPercent)
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	utilruntime.ErrorHandlers = nil //nolint:reassign // they delay errors by the process's real time
