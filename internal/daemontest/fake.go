@@ -42,6 +42,8 @@ type Daemon struct {
 	// reports all maps as shared.
 	PinnedByName bool
 
+	// turn has room for one call. It isn't a mutex, so that a fault can take time in a synctest bubble.
+	turn     chan struct{}
 	mu       sync.Mutex
 	last     uint32
 	programs map[uint32]*program
@@ -56,9 +58,12 @@ type program struct {
 
 var _ gobpfman.BpfmanClient = &Daemon{}
 
+// firstID is the ID before that of the first program.
+const firstID = 100
+
 // New returns a daemon without programs. All objects have one map, "counter".
 func New(root string) *Daemon {
-	return &Daemon{Root: root, MapsRoot: "/run/bpfman/fs/maps", LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, last: 100, programs: map[uint32]*program{}}
+	return &Daemon{Root: root, MapsRoot: "/run/bpfman/fs/maps", LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, turn: make(chan struct{}, 1), last: firstID, programs: map[uint32]*program{}}
 }
 
 // SetFault sets the Fault of a daemon that is in use.
@@ -74,18 +79,23 @@ func aborted(format string, args ...any) error {
 
 // call makes one call at a time, like the daemon.
 func call[R any](d *Daemon, name string, request proto.Message, do func() (R, error)) (R, error) {
+	d.turn <- struct{}{}
+	defer func() { <-d.turn }()
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.calls = append(d.calls, name)
+	fault := d.Fault
+	d.mu.Unlock()
 	var none R
-	if d.Fault != nil {
-		if err := d.Fault(name, request, false); err != nil {
+	if fault != nil {
+		if err := fault(name, request, false); err != nil {
 			return none, err
 		}
 	}
+	d.mu.Lock()
 	response, err := do()
-	if err == nil && d.Fault != nil {
-		if err := d.Fault(name, request, true); err != nil {
+	d.mu.Unlock()
+	if err == nil && fault != nil {
+		if err := fault(name, request, true); err != nil {
 			return none, err
 		}
 	}
@@ -170,9 +180,15 @@ func (d *Daemon) Unload(_ context.Context, in *gobpfman.UnloadRequest, _ ...grpc
 		if d.programs[in.GetId()] == nil {
 			return nil, aborted("Program %d does not exist or was not created by bpfman", in.GetId())
 		}
-		users := d.programs[in.GetId()].info.GetMapUsedBy()
+		info := d.programs[in.GetId()].info
 		delete(d.programs, in.GetId())
-		d.setUsers(slices.DeleteFunc(slices.Clone(users), func(u string) bool { return u == strconv.Itoa(int(in.GetId())) }))
+		left := slices.DeleteFunc(slices.Clone(info.GetMapUsedBy()), func(u string) bool { return u == strconv.Itoa(int(in.GetId())) })
+		d.setUsers(left)
+		if len(left) == 0 {
+			if err := os.RemoveAll(filepath.Join(d.Root, info.GetMapPinPath())); err != nil {
+				return nil, aborted("unpin: %v", err)
+			}
+		}
 		return &gobpfman.UnloadResponse{}, nil
 	})
 }
@@ -260,12 +276,23 @@ func (d *Daemon) Calls() []string {
 	return calls
 }
 
+// Reset removes all programs and their pins, as a reboot does. IDs start again, and programs have the next load time.
+func (d *Daemon) Reset(loadedAt string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.programs, d.last, d.LoadedAt = map[uint32]*program{}, firstID, loadedAt
+	return os.RemoveAll(filepath.Join(d.Root, d.MapsRoot))
+}
+
 // Loaded is a program as tests see it.
 type Loaded struct {
 	ID       uint32
 	Function string
 	Metadata map[string]string
 	File     string // the path of the object that was loaded
+	Pins     string // the directory of its maps' pins
+	MapIDs   []uint32
+	LoadedAt string
 	Links    []*gobpfman.AttachInfo
 }
 
@@ -276,7 +303,10 @@ func (d *Daemon) Programs() []Loaded {
 	var out []Loaded
 	for _, id := range slices.Sorted(maps.Keys(d.programs)) {
 		p := d.programs[id]
-		l := Loaded{ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata(), File: p.info.GetBytecode().GetFile()}
+		l := Loaded{
+			ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata(), File: p.info.GetBytecode().GetFile(),
+			Pins: p.info.GetMapPinPath(), MapIDs: p.kernel.GetMapIds(), LoadedAt: p.kernel.GetLoadedAt(),
+		}
 		for _, link := range slices.Sorted(maps.Keys(p.attach)) {
 			l.Links = append(l.Links, clone(p.attach[link]))
 		}

@@ -39,10 +39,10 @@ type Kinds struct {
 	// itself can be nil.
 	Held func() error
 
-	// looking is held during a check of Look.
-	looking sync.Mutex
-	mu      sync.Mutex
-	kinds   map[schema.GroupVersionKind]*kind
+	// lane has room for one check of Look. A caller whose context ends leaves the queue, unlike with a mutex. See looking.
+	lane  chan struct{}
+	mu    sync.Mutex
+	kinds map[schema.GroupVersionKind]*kind
 }
 
 // kind is the state of one kind.

@@ -98,8 +98,13 @@ func (k *Kinds) Find(ctx context.Context, gvk schema.GroupVersionKind, resource 
 // Look opens a kind that is watched on demand if it has an object now. Callers share a check that began after since, even if
 // it failed: a check takes at most two seconds, and then the callers go on.
 func (k *Kinds) Look(ctx context.Context, gvk schema.GroupVersionKind, resource string, since time.Time) error {
-	k.looking.Lock()
-	defer k.looking.Unlock()
+	lane := k.looking()
+	select {
+	case lane <- struct{}{}:
+		defer func() { <-lane }()
+	case <-ctx.Done():
+		return fmt.Errorf("look for %s: %w", resource, context.Cause(ctx))
+	}
 	if k.isOpen(gvk) {
 		return nil
 	}
@@ -118,6 +123,16 @@ func (k *Kinds) Look(ctx context.Context, gvk schema.GroupVersionKind, resource 
 		k.Open(gvk)
 	}
 	return err
+}
+
+// looking returns the lane of checks.
+func (k *Kinds) looking() chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lane == nil {
+		k.lane = make(chan struct{}, 1)
+	}
+	return k.lane
 }
 
 // exists reports whether there is an object of a kind, without decoding it.
