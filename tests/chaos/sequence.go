@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+
+	"github.com/bpfman/bpfman-operator/internal/shrink"
 )
 
 // Sequence draws steps from a seed. The same seed, nodes, and abilities result in the
@@ -161,28 +163,15 @@ func LoadRecording(file string) (r Recording, err error) {
 	return r, nil
 }
 
-// Shrink looks for a shorter sequence that still fails. It leaves out bursts, then
-// single steps, as long as the rest fails.
+// Shrink looks for a shorter sequence that still fails. It leaves out bursts, then single steps of those that are left.
 func Shrink(steps []Step, fails func([]Step) bool) []Step {
-	bursts := Bursts(steps)
-	for size := len(bursts) / 2; size > 0; size /= 2 {
-		for begin := 0; begin+size <= len(bursts); {
-			less := slices.Concat(bursts[:begin], bursts[begin+size:])
-			if len(less) > 0 && fails(slices.Concat(less...)) {
-				bursts = less
-			} else {
-				begin += size
-			}
-		}
+	bursts := shrink.Sequence(Bursts(steps), func(bursts [][]Step) bool { return fails(slices.Concat(bursts...)) })
+	for i, burst := range bursts {
+		settled := len(burst) - 1
+		less := shrink.Sequence(burst[:settled], func(steps []Step) bool {
+			return fails(slices.Concat(slices.Concat(bursts[:i]...), steps, burst[settled:], slices.Concat(bursts[i+1:]...)))
+		})
+		bursts[i] = slices.Concat(less, burst[settled:])
 	}
-	steps = slices.Concat(bursts...)
-	for i, step := range slices.Backward(steps) {
-		if step.Settled {
-			continue
-		}
-		if less := slices.Delete(slices.Clone(steps), i, i+1); fails(less) {
-			steps = less
-		}
-	}
-	return steps
+	return slices.Concat(bursts...)
 }
