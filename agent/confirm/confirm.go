@@ -47,13 +47,13 @@ type Changes struct {
 	Undo func(ctx context.Context, previous map[program.Key]*Version) map[program.Key]error
 	// Changed is called when another version of an object is to run, or the reason for that has changed.
 	Changed func(program.Key)
+	// Uptime returns the time since the node's boot. It continues while the agent doesn't run, unlike its monotonic clock, and
+	// can't be set, unlike the wall clock. Nil means the kernel's.
+	Uptime func() time.Duration
 
 	journal *journal
 	boot    string
-	// uptime is the time since the node's boot. It continues while the agent doesn't run, unlike its monotonic clock, and
-	// can't be set, unlike the wall clock.
-	uptime func() time.Duration
-	wake   chan struct{}
+	wake    chan struct{}
 	// resumed means that an earlier process left versions that wait for a response of the API server.
 	resumed bool
 
@@ -72,15 +72,15 @@ func (c *Changes) Open(dir, proc string) error {
 	}
 	c.boot, c.journal, c.wake = strings.TrimSpace(string(boot)), &journal{dir}, make(chan struct{}, 1)
 	c.unwritten = map[program.Key]bool{}
-	if c.uptime == nil {
-		c.uptime = sinceBoot
+	if c.Uptime == nil {
+		c.Uptime = sinceBoot
 	}
 	c.records, err = c.journal.read()
 	for key, r := range c.records {
 		switch {
 		case r.Tried == nil:
 		case c.Enabled():
-			c.records[key] = record{r.Confirmed, r.Tried.resumed(time.Now(), c.uptime(), c.boot, c.Limit)}
+			c.records[key] = record{r.Confirmed, r.Tried.resumed(time.Now(), c.Uptime(), c.boot, c.Limit)}
 			c.resumed = c.resumed || r.open()
 		default:
 			err = errors.Join(err, c.put(key, record{Confirmed: cmp.Or(r.running(), r.Confirmed)}))
@@ -350,7 +350,7 @@ func (c *Changes) put(key program.Key, r record) error {
 	}
 	if r.Tried != nil {
 		next := *r.Tried
-		next.Due = max(1, c.uptime()+time.Until(next.deadline))
+		next.Due = max(1, c.Uptime()+time.Until(next.deadline))
 		r.Tried = &next
 	}
 	c.records[key] = r

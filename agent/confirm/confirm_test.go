@@ -66,7 +66,7 @@ func (w *world) start() {
 	booted := w.booted
 	w.changes = &Changes{
 		Limit:  w.limit,
-		uptime: func() time.Duration { return time.Since(booted) },
+		Uptime: func() time.Duration { return time.Since(booted) },
 		Ask: func(context.Context) Response {
 			w.Lock()
 			defer w.Unlock()

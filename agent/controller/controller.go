@@ -23,7 +23,6 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/load"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
-	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/record"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -53,6 +52,9 @@ type Options struct {
 	Bpffs string
 	// Interfaces returns the host's network interfaces.
 	Interfaces func() (map[string]program.Interface, error)
+	// WatchInterfaces calls changed when the watch starts, and after interfaces have changed, until ctx ends. It calls failed
+	// if changes are detected late. Nil means that interfaces don't change.
+	WatchInterfaces func(ctx context.Context, changed func(), failed func(error))
 	// Containers returns the containers on this node, whose pods the API server has.
 	Containers func(context.Context, []corev1.Pod) ([]program.Container, error)
 	// PodInterfaces sets the interfaces of each of these containers: those in its pod's
@@ -140,16 +142,20 @@ func (c *Controller) Run(ctx context.Context, onConnect func(context.Context, fu
 	background(func(ctx context.Context) {
 		retirement{c.Cluster, c.Inventory, c.Bpffs, c.reconciler.isAttached}.retire(ctx, replacedWithin)
 	})
-	background(func(ctx context.Context) {
-		node.WatchInterfaces(ctx,
-			func() { c.interfacesChanged(ctx) },
-			func(err error) {
-				logr.FromContextOrDiscard(ctx).Error(err, "Failed to watch network interfaces; changes are detected late")
-			})
-	})
+	background(c.watchInterfaces)
 	tasks.Go(func() error { return c.compare(ctx) })
 	c.work(background)
 	return tasks.Wait()
+}
+
+// watchInterfaces enqueues the owners that depend on interfaces when these change.
+func (c *Controller) watchInterfaces(ctx context.Context) {
+	if c.WatchInterfaces == nil {
+		return
+	}
+	c.WatchInterfaces(ctx, func() { c.interfacesChanged(ctx) }, func(err error) {
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to watch network interfaces; changes are detected late")
+	})
 }
 
 // work starts the workers of both queues.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"time"
 
@@ -26,14 +27,12 @@ const criDeadline = 10 * time.Second
 
 // Runtime lists the containers of the node's container runtime, with CRI.
 type Runtime struct {
-	// run is the path of the host's /run, or of the part of it that [ShareRuntime]
-	// mounts.
-	run string
+	dial Dial
 
 	// lane has room for one caller. It guards the other fields.
 	lane   chan struct{}
 	socket string
-	conn   *grpc.ClientConn
+	conn   Connection
 	client runtimeapi.RuntimeServiceClient
 	known  known
 }
@@ -55,9 +54,24 @@ type details struct {
 // user created may not be the one that the sandbox was created for.
 type modes struct{ hostNetwork, hostPID bool }
 
-// NewRuntime returns a Runtime that finds the runtime's socket below run.
-func NewRuntime(run string) *Runtime {
-	return &Runtime{run: run, lane: make(chan struct{}, 1), known: known{map[string]details{}, map[string]modes{}}}
+// Connection is a connection to a container runtime.
+type Connection interface {
+	grpc.ClientConnInterface
+	io.Closer
+}
+
+// Dial returns a connection to the node's container runtime, and its socket for messages.
+type Dial func() (conn Connection, socket string, err error)
+
+// DialBelow finds the runtime's socket below run, which is the path of the host's /run, or of the part of it that
+// [ShareRuntime] mounts.
+func DialBelow(run string) Dial {
+	return func() (Connection, string, error) { return cri.Dial(run) }
+}
+
+// NewRuntime returns a Runtime that connects when it is first asked.
+func NewRuntime(dial Dial) *Runtime {
+	return &Runtime{dial: dial, lane: make(chan struct{}, 1), known: known{map[string]details{}, map[string]modes{}}}
 }
 
 // Containers lists the containers of the node. Pods contains the pods that the API server has for it. The
@@ -155,7 +169,7 @@ func (r *Runtime) connect() error {
 	if r.conn != nil {
 		return nil
 	}
-	conn, socket, err := cri.Dial(r.run)
+	conn, socket, err := r.dial()
 	if err != nil {
 		return err
 	}

@@ -320,7 +320,7 @@ func TestContainers(t *testing.T) {
 			server := &fakeRuntime{}
 			server.set(c.containers...)
 			server.serve(t, run, "containerd/containerd.sock")
-			got, err := NewRuntime(run).Containers(t.Context(), pods)
+			got, err := NewRuntime(DialBelow(run)).Containers(t.Context(), pods)
 			if err != nil || found(got) != c.want || !strings.Contains(errorsOf(got), cmp.Or(c.err, "<nil>")) {
 				t.Errorf("got %q, %v, %s, want %q, %s", found(got), err, errorsOf(got), c.want, c.err)
 			}
@@ -350,7 +350,7 @@ func TestStaticPods(t *testing.T) {
 		{mirror("ns", "b", "5e1f"), "ns/a/app:11:deleted"},
 		{mirror("tenant", "a", "5e1f"), "ns/a/app:11:deleted"},
 	} {
-		if got, err := NewRuntime(run).Containers(t.Context(), []corev1.Pod{c.pod}); err != nil || found(got) != c.want {
+		if got, err := NewRuntime(DialBelow(run)).Containers(t.Context(), []corev1.Pod{c.pod}); err != nil || found(got) != c.want {
 			t.Errorf("%s/%s of %v: got %q, %v, want %q", c.pod.Namespace, c.pod.Name, c.pod.Annotations, found(got), err, c.want)
 		}
 	}
@@ -378,7 +378,7 @@ func TestContainerHasItsSandboxesFacts(t *testing.T) {
 				server.serve(t, run, "crio/crio.sock")
 				mirror := pod("a", "uid-a")
 				mirror.Spec, mirror.Annotations = spec, map[string]string{corev1.MirrorPodAnnotationKey: "uid-before"}
-				got, err := NewRuntime(run).Containers(t.Context(), []corev1.Pod{mirror})
+				got, err := NewRuntime(DialBelow(run)).Containers(t.Context(), []corev1.Pod{mirror})
 				want := c.want
 				want.Namespace, want.Pod, want.PodUID, want.PodLabels = "ns", "a", "uid-before", map[string]string{"app": "a"}
 				want.Sandbox, want.NetNS, want.Name, want.ID, want.PID = "s-uid-before", "/proc/9/ns/net", "app", "1", 11
@@ -396,7 +396,7 @@ func TestLabelsOfDeletedPods(t *testing.T) {
 	server := &fakeRuntime{}
 	server.set(container{podUID: "uid-a", name: "app", id: "1", pid: 11, labels: map[string]string{"app": "before"}})
 	server.serve(t, run, "crio/crio.sock")
-	r := NewRuntime(run)
+	r := NewRuntime(DialBelow(run))
 	for _, c := range []struct {
 		pods []corev1.Pod
 		want string
@@ -420,7 +420,7 @@ func TestWhatIsUnknownIsCompletedByLaterCalls(t *testing.T) {
 	}
 	server.set(containers...)
 	server.serve(t, run, "containerd/containerd.sock")
-	r := NewRuntime(run)
+	r := NewRuntime(DialBelow(run))
 	for call, want := range []int{7, 4, 1, 0} {
 		ctx, cancel := context.WithCancel(t.Context())
 		server.after(each, cancel)
@@ -435,7 +435,7 @@ func TestWhatIsUnknownIsCompletedByLaterCalls(t *testing.T) {
 
 // A call doesn't wait for an earlier one beyond its own deadline.
 func TestARuntimeThatHangs(t *testing.T) {
-	r := NewRuntime(t.TempDir())
+	r := NewRuntime(DialBelow(t.TempDir()))
 	r.lane <- struct{}{} // another caller's
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -451,7 +451,7 @@ func TestStatusIsAskedForOnce(t *testing.T) {
 	a, b := container{podUID: "uid-a", name: "app", id: "1", pid: 11}, container{podUID: "uid-b", name: "app", id: "2", pid: 12}
 	server.set(a, b)
 	server.serve(t, run, "containerd/containerd.sock")
-	r := NewRuntime(run)
+	r := NewRuntime(DialBelow(run))
 	ended, restarted := a, container{podUID: "uid-a", name: "app", id: "3", pid: 13}
 	ended.ended = true
 	both := []corev1.Pod{pod("a", "uid-a"), pod("b", "uid-b")}
@@ -494,7 +494,7 @@ func TestPodsThatHaveEnded(t *testing.T) {
 			server.serve(t, run, "containerd/containerd.sock")
 			p := pod("a", "uid-a")
 			p.Status.Phase = phase
-			if got, err := NewRuntime(run).Containers(t.Context(), []corev1.Pod{p}); err != nil || found(got) != c.want {
+			if got, err := NewRuntime(DialBelow(run)).Containers(t.Context(), []corev1.Pod{p}); err != nil || found(got) != c.want {
 				t.Errorf("%s, ended %t: %q, %v, want %q", phase, c.ended, found(got), err, c.want)
 			}
 		}
@@ -504,7 +504,7 @@ func TestPodsThatHaveEnded(t *testing.T) {
 func TestRuntimeGoesAndReturns(t *testing.T) {
 	run := t.TempDir()
 	pods := []corev1.Pod{pod("a", "uid-a")}
-	r := NewRuntime(run)
+	r := NewRuntime(DialBelow(run))
 	if _, err := r.Containers(t.Context(), pods); err == nil || !strings.Contains(err.Error(), "no container runtime listens below "+run) {
 		t.Errorf("no runtime: %v", err)
 	}

@@ -68,7 +68,7 @@ func New(options Options) *Driver {
 }
 
 // Register adds the driver's services to server.
-func (d *Driver) Register(server *grpc.Server) {
+func (d *Driver) Register(server grpc.ServiceRegistrar) {
 	csi.RegisterIdentityServer(server, d.identity)
 	csi.RegisterNodeServer(server, d.node)
 }

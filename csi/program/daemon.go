@@ -33,11 +33,28 @@ const (
 	listTimeout = 20 * time.Second
 )
 
+// Pins are the maps of the node's programs, as the kernel shows them.
+type Pins interface {
+	// Pinned returns the maps that the daemon has pinned in a directory.
+	Pinned(directory string) ([]maps.Map, error)
+	// Globals returns the maps with the global variables of a program.
+	Globals(program uint32) ([]maps.Map, error)
+	// Loaded returns the ids of the maps of all loaded programs.
+	Loaded() (map[ebpf.MapID]bool, error)
+}
+
+// kernel are the pins below a directory.
+type kernel struct{ root string }
+
+func (k kernel) Pinned(directory string) ([]maps.Map, error) { return maps.Pinned(k.root, directory) }
+func (kernel) Globals(program uint32) ([]maps.Map, error)    { return maps.Globals(program) }
+func (k kernel) Loaded() (map[ebpf.MapID]bool, error)        { return maps.Loaded(k.root) }
+
 // Daemon is the bpfman daemon of this node.
 type Daemon struct {
 	connection *grpc.ClientConn
 	client     gobpfman.BpfmanClient
-	mapsRoot   string
+	pins       Pins
 	listing    listing
 }
 
@@ -48,12 +65,19 @@ func NewDaemon(socket, mapsRoot string) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	daemon := &Daemon{connection: connection, client: gobpfman.NewBpfmanClient(connection), mapsRoot: mapsRoot}
-	daemon.listing.ask = daemon.list
+	daemon := New(gobpfman.NewBpfmanClient(connection), kernel{mapsRoot})
+	daemon.connection = connection
 	return daemon, nil
 }
 
-// Close ends the connection.
+// New returns the daemon that a client calls, and whose maps are these pins.
+func New(client gobpfman.BpfmanClient, pins Pins) *Daemon {
+	daemon := &Daemon{client: client, pins: pins}
+	daemon.listing.ask = daemon.list
+	return daemon
+}
+
+// Close ends the connection of NewDaemon.
 func (d *Daemon) Close() error { return d.connection.Close() }
 
 // Find returns the programs that match the query, newest first. It uses a list from the
@@ -94,7 +118,7 @@ func (d *Daemon) list(ctx context.Context, name string) ([]Program, error) {
 
 // Loaded returns the ids of the maps of all loaded programs. It works without the
 // daemon.
-func (d *Daemon) Loaded() (map[ebpf.MapID]bool, error) { return maps.Loaded(d.mapsRoot) }
+func (d *Daemon) Loaded() (map[ebpf.MapID]bool, error) { return d.pins.Loaded() }
 
 // Maps returns the wanted maps of the programs of one user object. If wanted is empty, it
 // returns all maps except those of global variables. The programs are sorted, newest first.
@@ -104,13 +128,13 @@ func (d *Daemon) Maps(programs []Program, wanted []string) ([]maps.Map, error) {
 		var found []maps.Map
 		if program.Pins != "" {
 			var err error
-			found, err = maps.Pinned(d.mapsRoot, program.Pins)
+			found, err = d.pins.Pinned(program.Pins)
 			if err != nil && !errors.Is(err, os.ErrNotExist) { // unloaded in the meantime
 				return nil, fmt.Errorf("%w to show the maps of program %q, kernel id %d: %w", ErrDaemon, program.Name, program.ID, err)
 			}
 		}
 		if slices.ContainsFunc(wanted, globals.IsSection) {
-			variables, err := maps.Globals(program.ID)
+			variables, err := d.pins.Globals(program.ID)
 			if err != nil {
 				return nil, fmt.Errorf("find the global variables of program %q, kernel id %d: %w", program.Name, program.ID, err)
 			}

@@ -42,6 +42,8 @@ type Daemon struct {
 	// reports all maps as shared.
 	PinnedByName bool
 
+	// turn has room for one call. It isn't a mutex, so that a fault can take time in a synctest bubble.
+	turn     chan struct{}
 	mu       sync.Mutex
 	last     uint32
 	programs map[uint32]*program
@@ -58,7 +60,7 @@ var _ gobpfman.BpfmanClient = &Daemon{}
 
 // New returns a daemon without programs. All objects have one map, "counter".
 func New(root string) *Daemon {
-	return &Daemon{Root: root, MapsRoot: "/run/bpfman/fs/maps", LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, last: 100, programs: map[uint32]*program{}}
+	return &Daemon{Root: root, MapsRoot: "/run/bpfman/fs/maps", LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, turn: make(chan struct{}, 1), last: 100, programs: map[uint32]*program{}}
 }
 
 // SetFault sets the Fault of a daemon that is in use.
@@ -74,18 +76,23 @@ func aborted(format string, args ...any) error {
 
 // call makes one call at a time, like the daemon.
 func call[R any](d *Daemon, name string, request proto.Message, do func() (R, error)) (R, error) {
+	d.turn <- struct{}{}
+	defer func() { <-d.turn }()
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.calls = append(d.calls, name)
+	fault := d.Fault
+	d.mu.Unlock()
 	var none R
-	if d.Fault != nil {
-		if err := d.Fault(name, request, false); err != nil {
+	if fault != nil {
+		if err := fault(name, request, false); err != nil {
 			return none, err
 		}
 	}
+	d.mu.Lock()
 	response, err := do()
-	if err == nil && d.Fault != nil {
-		if err := d.Fault(name, request, true); err != nil {
+	d.mu.Unlock()
+	if err == nil && fault != nil {
+		if err := fault(name, request, true); err != nil {
 			return none, err
 		}
 	}
@@ -258,6 +265,13 @@ func (d *Daemon) Calls() []string {
 	calls := d.calls
 	d.calls = nil
 	return calls
+}
+
+// Reset removes all programs, as a reboot does.
+func (d *Daemon) Reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.programs = map[uint32]*program{}
 }
 
 // Loaded is a program as tests see it.

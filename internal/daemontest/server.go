@@ -30,9 +30,12 @@ func (d *Daemon) Serve(tb testing.TB, socket string) (stop func()) {
 // Server returns a server of the daemon's API, for an agent in another process.
 func (d *Daemon) Server() *grpc.Server {
 	s := grpc.NewServer()
-	gobpfman.RegisterBpfmanServer(s, &service{daemon: d})
+	gobpfman.RegisterBpfmanServer(s, d.Service())
 	return s
 }
+
+// Service returns the daemon as a server's implementation of its API.
+func (d *Daemon) Service() gobpfman.BpfmanServer { return &service{daemon: d} }
 
 // service implements the server's API with the daemon.
 type service struct {

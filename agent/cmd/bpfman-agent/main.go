@@ -28,21 +28,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/bpfman/bpfman-operator/agent"
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
-	"github.com/bpfman/bpfman-operator/agent/cluster"
-	"github.com/bpfman/bpfman-operator/agent/confirm"
-	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/pins"
 	"github.com/bpfman/bpfman-operator/agent/program"
-	"github.com/bpfman/bpfman-operator/apis/definitions"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
@@ -55,8 +51,6 @@ import (
 // bpffsDir is the mount point of the daemon's BPF file system, in the daemon's container and on
 // the host.
 const bpffsDir = "/run/bpfman/fs"
-
-const component = "bpfman-agent"
 
 type options struct {
 	nodeName      string
@@ -104,7 +98,7 @@ func main() {
 	flag.BoolVar(&o.enforcePriorities, "enforce-priorities", false, "Detach namespaced programs that have a reserved priority.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon and the agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, mount the container runtime's directory for the agent, and set aside the pins that a daemon of v0.5 left.")
 	flag.StringVar(&o.helperDir, "helper-dir", "", "Directory to copy the commands to that run in the daemon's container, with --mount-bpffs: bpfman-ns, its helper for uprobes in containers, and bpfman-probe.")
-	version.Flag(component)
+	version.Flag(agent.Component)
 	flag.Parse()
 	log := logger(os.Getenv("GO_LOG"))
 	klog.SetLogger(log) // for client-go
@@ -137,7 +131,7 @@ const gcPercent = 25
 
 func run(o options, log logr.Logger) error {
 	if o.mountBpffs {
-		return errors.Join(prepare(o, log), leaveWords(version.Line(component)))
+		return errors.Join(prepare(o, log), leaveWords(version.Line(agent.Component)))
 	}
 	if o.nodeName == "" {
 		return errors.New("KUBE_NODE_NAME is not set")
@@ -153,10 +147,6 @@ func run(o options, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	server, err := cluster.New(config, component, o.nodeName, o.namespace, log)
-	if err != nil {
-		return err
-	}
 	registry := prometheus.NewRegistry()
 	measured := metrics.New(registry)
 	conn, err := bpfman.Dial(o.daemonSocket, grpc.WithUnaryInterceptor(measured.Call))
@@ -164,132 +154,66 @@ func run(o options, log logr.Logger) error {
 		return err
 	}
 	defer conn.Close()
-	agent, err := newController(o, server, config, conn, measured)
+	host, err := thisNode(o, conn)
 	if err != nil {
 		return err
 	}
-	register(registry, o, server, agent)
+	running, err := agent.New(config, agent.Options{
+		NodeName: o.nodeName, Namespace: o.namespace, BytecodeDir: o.bytecodeDir, BytecodeSize: o.bytecodeSize, Confirm: o.confirmWithin,
+		RequirePolicy:    o.requirePolicy,
+		UprobeNamespaces: strings.FieldsFunc(o.uprobeNamespaces, func(r rune) bool { return r == ',' }),
+		Reserved:         program.Reserved{Below: o.reservedPriorities, Enforced: o.enforcePriorities},
+		Metrics:          measured,
+	}, host, log)
+	if err != nil {
+		return err
+	}
+	register(registry, o, running)
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second signal stops the agent immediately
-	tasks, ctx := errgroup.WithContext(logr.NewContext(ctx, log))
-	start := func() error {
-		tasks.Go(func() error {
-			return agent.Run(ctx, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) })
-		})
-		return nil
-	}
-	guard := &definitions.Guard{
-		Check: server.Definitions, Open: start,
-		Report: func(_ context.Context, refusal error) { log.Error(refusal, "Not starting the controllers yet") },
-		Retry:  lookAgain, Interval: lookLater,
-	}
-	server.Kinds.Held = func() error { return cmp.Or(guard.Held(), agent.Inventory.Ready()) }
-	tasks.Go(func() error { return guard.Start(ctx) })
-	tasks.Go(func() error { return agent.Changes.Run(ctx) }) // also without the API server
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return running.Run(ctx) })
 	tasks.Go(func() error {
-		return scrape.Serve(ctx, o.healthAddr, server.Kinds.Probes(), nil, slog.New(logr.ToSlogHandler(log)))
+		return scrape.Serve(ctx, o.healthAddr, running.Cluster.Kinds.Probes(), nil, slog.New(logr.ToSlogHandler(log)))
 	})
 	if o.metricsAddr != "0" {
 		tasks.Go(func() error { return serveMetrics(ctx, o.metricsAddr, registry, config, log) })
 	}
-	err = tasks.Wait()
-	return errors.Join(err, forget(server, o.namespace, agent.Bytecode.Store, log))
+	return tasks.Wait()
 }
 
-func register(registry *prometheus.Registry, o options, server *cluster.Cluster, agent *controller.Controller) {
-	metrics.Requests(registry)
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&metrics.Reports{List: agent.Reports}, server.Kinds)
-	metrics.Waiting(registry, agent.Changes.Unconfirmed, agent.Unwritten)
-	metrics.Disk(registry, agent.Bytecode.Store.Size, func() int64 { return daemon.DatabaseSize(o.daemonRoot) })
-}
-
-// The ConfigMap with bpfman's configuration. Without it, bpfman is being uninstalled.
-const configMap = "bpfman-config"
-
-// forget removes the stored bytecode if bpfman is being uninstalled. Nobody else can: the
-// store is on the node's disk. The records of changes stay: if the ConfigMap comes back, a version that was rolled back
-// must not be tried again.
-func forget(server *cluster.Cluster, namespace string, store *bytecode.Store, log logr.Logger) error {
-	ctx, stop := context.WithTimeout(context.Background(), forgetDeadline)
-	defer stop()
-	found, err := server.ConfigMap(ctx, namespace, configMap)
-	switch {
-	case namespace == "": // outside of a cluster
-		return nil
-	case err == nil && found.DeletionTimestamp == nil:
-		return nil
-	case err != nil && !apierrors.IsNotFound(err):
-		log.Info("Failed to find out whether bpfman is being uninstalled; the stored bytecode is kept", "reason", err.Error())
-		return nil
-	}
-	log.Info("Bpfman is being uninstalled; removing the stored bytecode", "dir", store.Dir)
-	return store.Clear(changesDir)
-}
-
-func newController(o options, server *cluster.Cluster, config *rest.Config, conn *grpc.ClientConn, measured *metrics.Metrics) (*controller.Controller, error) {
+// thisNode returns the node on which this process runs.
+func thisNode(o options, conn *grpc.ClientConn) (agent.Node, error) {
 	process, err := bytecode.NewProcess()
 	if err != nil {
-		return nil, err
-	}
-	changes, err := newChanges(o, config)
-	if err != nil {
-		return nil, err
+		return agent.Node{}, err
 	}
 	kernel, err := reader.Kernel()
-	if err != nil {
-		return nil, err
-	}
-	store := &bytecode.Store{Dir: o.bytecodeDir, Limit: o.bytecodeSize, Kernel: kernel}
-	agent := controller.New(controller.Options{
-		Cluster:       server,
-		Namespace:     o.namespace,
-		Bytecode:      &bytecode.Library{Read: process.Read, Store: store, Observe: measured.Read},
-		RequirePolicy: o.requirePolicy,
-		Inventory:     daemon.NewInventory(daemon.Explained(gobpfman.NewBpfmanClient(conn), filepath.Dir(o.daemonSocket)), o.daemonRoot),
-		NodeName:      o.nodeName,
-		Drift:         time.Minute,
-		Interfaces:    node.Interfaces,
-		Containers:    node.NewRuntime(o.runtimeDir).Containers,
-		PodInterfaces: node.NewPodInterfaces(o.hostProc).Set,
-		PinsDir:       pins.Dir,
-		KernelTypes:   "/sys/kernel/btf",
-
-		UprobeNamespaces: strings.FieldsFunc(o.uprobeNamespaces, func(r rune) bool { return r == ',' }),
-		Reserved:         program.Reserved{Below: o.reservedPriorities, Enforced: o.enforcePriorities},
-
-		Changes: changes,
-		Metrics: measured,
-		Bpffs:   bpffsDir,
-	})
-	return agent, store.Open()
+	return agent.Node{
+		Daemon:          daemon.Explained(gobpfman.NewBpfmanClient(conn), filepath.Dir(o.daemonSocket)),
+		OnConnect:       func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) },
+		DaemonRoot:      o.daemonRoot,
+		Bpffs:           bpffsDir,
+		Proc:            "/proc",
+		Kernel:          kernel,
+		Interfaces:      node.Interfaces,
+		WatchInterfaces: node.WatchInterfaces,
+		Containers:      node.NewRuntime(node.DialBelow(o.runtimeDir)).Containers,
+		PodInterfaces:   node.NewPodInterfaces(o.hostProc).Set,
+		PinsDir:         pins.Dir,
+		KernelTypes:     "/sys/kernel/btf",
+		Read:            process.Read,
+	}, err
 }
 
-// changesDir is the directory of the records of changes, in the store's directory.
-const changesDir = "changes"
-
-// newChanges returns what confirms changes of network programs. With the time limit 0, it only records them.
-func newChanges(o options, config *rest.Config) (*confirm.Changes, error) {
-	dir := filepath.Join(o.bytecodeDir, changesDir)
-	asker, err := confirm.NewAsker(config, filepath.Join(dir, "api-servers"))
-	if err != nil {
-		return nil, err
-	}
-	changes := &confirm.Changes{Limit: o.confirmWithin, Ask: asker.Ask}
-	return changes, changes.Open(dir, "/proc")
+func register(registry *prometheus.Registry, o options, running *agent.Agent) {
+	metrics.Requests(registry)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&metrics.Reports{List: running.Reports}, running.Cluster.Kinds)
+	metrics.Waiting(registry, running.Changes.Unconfirmed, running.Unwritten)
+	metrics.Disk(registry, running.Bytecode.Store.Size, func() int64 { return daemon.DatabaseSize(o.daemonRoot) })
 }
-
-// forgetDeadline is the timeout for a request when the agent stops. Its pod has 15 seconds.
-const forgetDeadline = 5 * time.Second
-
-// Intervals of checks of the cluster's CRDs: lookAgain until the controllers start, and
-// lookLater after that, which is long because all nodes check. If the CRDs are of another
-// bpfman, the operator reports that immediately.
-const (
-	lookAgain = 10 * time.Second
-	lookLater = 10 * time.Minute
-)
 
 // clientConfig returns the configuration of the API client from a kubeconfig file, or from the
 // agent's pod if kubeconfig is "".

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/rest"
 
+	"github.com/bpfman/bpfman-operator/agent"
 	"github.com/bpfman/bpfman-operator/internal/scrape"
 )
 
@@ -23,7 +24,7 @@ func serveMetrics(ctx context.Context, address string, gatherer prometheus.Gathe
 	if err != nil {
 		return err
 	}
-	certified, err := scrape.TLS(component)
+	certified, err := scrape.TLS(agent.Component)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/agent"
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/metrics"
+	"github.com/bpfman/bpfman-operator/agent/node"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/reader"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+const (
+	// Uplink is the interface through which a node reaches the API server.
+	Uplink = "eth0"
+	// CutOff is a part of the names of functions that drop a node's packets when they are attached to its uplink.
+	CutOff = "cut_off"
+	// kernel is the release of the nodes' kernel.
+	kernel = "6.12.0"
+	// confirmWithin is the default of the agent's --confirm-timeout, and bytecodeSize that of --bytecode-dir-size.
+	confirmWithin = 30 * time.Second
+	bytecodeSize  = 256 << 20
+)
+
+// Node is a node of the cluster. It can be changed while components run.
+type Node struct {
+	Name string
+	// Agent is the node's agent.
+	Agent *Component
+	// Daemon is the node's bpfman daemon, which runs already.
+	Daemon *Daemon
+	// Runtime is the node's container runtime.
+	Runtime *Runtime
+	// Network is the node's way to the API server. Attached programs affect it: see CutOff.
+	Network *Network
+
+	world *World
+	dir   string
+
+	mu sync.Mutex
+	// boot is the number of the boot, and booted its time.
+	boot   int
+	booted time.Time
+	// disk is the number of the directory with what the agent stores.
+	disk       int
+	interfaces map[string]program.Interface
+	// changed is closed when interfaces change.
+	changed chan struct{}
+}
+
+// AddNode adds a node with interface [Uplink], a running daemon, and the pod of an agent that isn't started yet.
+func (w *World) AddNode(name string) *Node {
+	w.tb.Helper()
+	n := &Node{
+		Name: name, Network: newNetwork(), world: w, dir: w.tb.TempDir(), booted: time.Now(),
+		interfaces: map[string]program.Interface{Uplink: {Index: 2}}, changed: make(chan struct{}),
+	}
+	n.Daemon = newDaemon(filepath.Join(n.dir, "daemon"), n.programsChanged)
+	n.Runtime = newRuntime(n.proc())
+	n.Agent = w.component("agent/"+name, n.runAgent, n.keepDisk)
+	w.must(n.writeBoot())
+	w.must(os.MkdirAll(filepath.Join(n.proc(), "1"), 0o750)) // of init, as a sign that processes can be seen
+	w.must(os.MkdirAll(n.store(), 0o750))
+	w.mu.Lock()
+	w.nodes = append(w.nodes, n)
+	w.mu.Unlock()
+	n.Join()
+	return n
+}
+
+// Join creates the Node object and its agent's pod, as a kubelet and the DaemonSet's controller do.
+func (n *Node) Join() {
+	n.world.tb.Helper()
+	n.world.Create(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{corev1.LabelHostname: n.Name}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+		},
+	})
+	n.world.Create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "bpfman-daemon-" + n.Name, Labels: deploy.PodLabels()},
+		Spec:       corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: deploy.AgentContainer, Image: "agent"}}},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
+	})
+}
+
+// writeBoot writes the boot ID.
+func (n *Node) writeBoot() error {
+	dir := filepath.Join(n.proc(), "sys/kernel/random")
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("create the node's /proc: %w", err)
+	}
+	return os.WriteFile(filepath.Join(dir, "boot_id"), fmt.Appendf(nil, "%s-boot-%d\n", n.Name, n.boot), 0o600) //nolint:wrapcheck // it has the path
+}
+
+func (n *Node) proc() string { return filepath.Join(n.dir, "proc") }
+
+// store returns the directory with what the agent stores.
+func (n *Node) store() string { return filepath.Join(n.dir, fmt.Sprint("disk-", n.disk)) }
+
+// keepDisk keeps what a crashed agent has stored, so that what it does later has no effect.
+func (n *Node) keepDisk() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := n.store()
+	n.disk++
+	n.world.must(os.CopyFS(n.store(), os.DirFS(before)))
+}
+
+// runAgent runs an agent until it ends.
+func (n *Node) runAgent(p *process) error {
+	n.mu.Lock()
+	store := n.store()
+	n.mu.Unlock()
+	measured := metrics.New(prometheus.NewRegistry())
+	a, err := agent.New(p.connect(n.Network, n.world.Network).config(), agent.Options{
+		NodeName: n.Name, Namespace: Namespace, BytecodeDir: store, BytecodeSize: bytecodeSize, Confirm: confirmWithin,
+		UprobeNamespaces: []string{"*"}, Metrics: measured,
+	}, agent.Node{
+		Daemon:     gobpfman.NewBpfmanClient(&daemonConn{process: p, daemon: n.Daemon}),
+		OnConnect:  n.Daemon.onConnect,
+		DaemonRoot: n.Daemon.Root, Bpffs: filepath.Join(n.Daemon.Root, "run/bpfman/fs"),
+		Proc: n.proc(), Uptime: n.uptime, Kernel: kernel,
+		Interfaces: n.Interfaces, WatchInterfaces: n.watchInterfaces,
+		Containers: node.NewRuntime(n.Runtime.dial).Containers, PodInterfaces: node.NewPodInterfaces(n.proc()).Set,
+		Read: func(context.Context, *reader.Request, *bytecode.Files) reader.Answer {
+			return reader.Answer{Error: "no registry"}
+		},
+	}, n.world.log.WithName(n.Name))
+	if err != nil {
+		return fmt.Errorf("create the agent of %s: %w", n.Name, err)
+	}
+	return a.Run(p.ctx)
+}
+
+func (n *Node) uptime() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Since(n.booted)
+}
+
+// Interfaces returns the node's interfaces.
+func (n *Node) Interfaces() (map[string]program.Interface, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.interfaces), nil
+}
+
+// SetInterface adds or changes an interface.
+func (n *Node) SetInterface(name string, is program.Interface) {
+	n.changeInterfaces(func(all map[string]program.Interface) { all[name] = is })
+}
+
+// RemoveInterface removes an interface.
+func (n *Node) RemoveInterface(name string) {
+	n.changeInterfaces(func(all map[string]program.Interface) { delete(all, name) })
+}
+
+func (n *Node) changeInterfaces(change func(map[string]program.Interface)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change(n.interfaces)
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// watchInterfaces calls changed as agent/node does with the kernel's messages.
+func (n *Node) watchInterfaces(ctx context.Context, changed func(), _ func(error)) {
+	const settle = 50 * time.Millisecond
+	for {
+		n.mu.Lock()
+		next := n.changed
+		n.mu.Unlock()
+		changed()
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// programsChanged cuts the node off from the API server while a program that drops packets is attached to its uplink.
+func (n *Node) programsChanged() {
+	for _, p := range n.Daemon.Programs() {
+		if !strings.Contains(p.Function, CutOff) {
+			continue
+		}
+		for _, link := range p.Links {
+			if interfaceOf(link) == Uplink {
+				n.Network.Set(Silent)
+				return
+			}
+		}
+	}
+	n.Network.Set(Up)
+}
+
+func interfaceOf(link *gobpfman.AttachInfo) string {
+	for _, info := range []interface{ GetIface() string }{link.GetXdpAttachInfo(), link.GetTcAttachInfo(), link.GetTcxAttachInfo()} {
+		if name := info.GetIface(); name != "" {
+			return name
+		}
+	}
+	return ""
+}
