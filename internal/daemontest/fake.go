@@ -177,9 +177,15 @@ func (d *Daemon) Unload(_ context.Context, in *gobpfman.UnloadRequest, _ ...grpc
 		if d.programs[in.GetId()] == nil {
 			return nil, aborted("Program %d does not exist or was not created by bpfman", in.GetId())
 		}
-		users := d.programs[in.GetId()].info.GetMapUsedBy()
+		info := d.programs[in.GetId()].info
 		delete(d.programs, in.GetId())
-		d.setUsers(slices.DeleteFunc(slices.Clone(users), func(u string) bool { return u == strconv.Itoa(int(in.GetId())) }))
+		left := slices.DeleteFunc(slices.Clone(info.GetMapUsedBy()), func(u string) bool { return u == strconv.Itoa(int(in.GetId())) })
+		d.setUsers(left)
+		if len(left) == 0 {
+			if err := os.RemoveAll(filepath.Join(d.Root, info.GetMapPinPath())); err != nil {
+				return nil, aborted("unpin: %v", err)
+			}
+		}
 		return &gobpfman.UnloadResponse{}, nil
 	})
 }
@@ -280,6 +286,8 @@ type Loaded struct {
 	Function string
 	Metadata map[string]string
 	File     string // the path of the object that was loaded
+	Pins     string // the directory of its maps' pins
+	MapIDs   []uint32
 	Links    []*gobpfman.AttachInfo
 }
 
@@ -290,7 +298,10 @@ func (d *Daemon) Programs() []Loaded {
 	var out []Loaded
 	for _, id := range slices.Sorted(maps.Keys(d.programs)) {
 		p := d.programs[id]
-		l := Loaded{ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata(), File: p.info.GetBytecode().GetFile()}
+		l := Loaded{
+			ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata(), File: p.info.GetBytecode().GetFile(),
+			Pins: p.info.GetMapPinPath(), MapIDs: p.kernel.GetMapIds(),
+		}
 		for _, link := range slices.Sorted(maps.Keys(p.attach)) {
 			l.Links = append(l.Links, clone(p.attach[link]))
 		}

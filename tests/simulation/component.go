@@ -83,6 +83,15 @@ func (c *Component) start() {
 	c.world.processes.Go(p.live)
 }
 
+// happen calls the hooks of an event, and returns an error if the process has crashed.
+func (p *process) happen(ctx context.Context, e Event) error {
+	err := p.world.events.happen(ctx, e)
+	if p.alive.Err() != nil {
+		return errCrashed
+	}
+	return err
+}
+
 // live runs the process.
 func (p *process) live() {
 	err := p.run(p)

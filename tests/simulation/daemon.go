@@ -193,12 +193,3 @@ func (c *daemonConn) Invoke(ctx context.Context, method string, args, reply any,
 	e.Done = true
 	return c.happen(ctx, e)
 }
-
-// happen calls the hooks of an event, and returns an error if the process has crashed.
-func (c *daemonConn) happen(ctx context.Context, e Event) error {
-	err := c.world.events.happen(ctx, e)
-	if c.alive.Err() != nil {
-		return errGone
-	}
-	return err
-}

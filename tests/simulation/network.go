@@ -38,6 +38,31 @@ var (
 	errCrashed = errors.New("the process has crashed")
 )
 
+// signal tells waiters of changes.
+type signal struct {
+	mu      sync.Mutex
+	changed chan struct{}
+}
+
+// next returns a channel that is closed at the next change.
+func (s *signal) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
+func (s *signal) change() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
 // Network is a part of the way to the API server.
 type Network struct {
 	mu      sync.Mutex
@@ -152,11 +177,8 @@ func (c *connection) send(q *http.Request) (*http.Response, error) {
 	if err := c.world.travel(ctx, c.networks); err != nil {
 		return nil, err
 	}
-	if err := c.world.events.happen(ctx, e); err != nil {
+	if err := c.happen(ctx, e); err != nil {
 		return failed(q, err)
-	}
-	if c.alive.Err() != nil {
-		return nil, errCrashed
 	}
 	watch, lose := context.WithCancelCause(ctx)
 	response, err := next.RoundTrip(q.WithContext(watch)) //nolint:bodyclose // it is returned
@@ -165,12 +187,9 @@ func (c *connection) send(q *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	e.Done = true
-	err = c.world.events.happen(ctx, e)
+	err = c.happen(ctx, e)
 	if err == nil {
 		err = pass(ctx, c.networks)
-	}
-	if c.alive.Err() != nil {
-		err = errCrashed
 	}
 	if err != nil {
 		lose(err)
@@ -179,7 +198,7 @@ func (c *connection) send(q *http.Request) (*http.Response, error) {
 	}
 	if e.Verb == "watch" {
 		go c.follow(watch, lose)
-		response.Body = &events_{ReadCloser: response.Body, ctx: watch, networks: c.networks}
+		response.Body = &arriving{ReadCloser: response.Body, ctx: watch, networks: c.networks}
 	}
 	response.Body = &stream{ReadCloser: response.Body, close: func() { lose(nil) }}
 	return response, nil
@@ -225,15 +244,15 @@ func anyChange(ctx context.Context, networks []*Network) bool {
 	return true
 }
 
-// events_ is the body of a watch, whose events arrive when packets pass.
-type events_ struct {
+// arriving is the body of a watch, whose events arrive when packets pass.
+type arriving struct {
 	io.ReadCloser
 
 	ctx      context.Context //nolint:containedctx // of the request
 	networks []*Network
 }
 
-func (b *events_) Read(p []byte) (int, error) {
+func (b *arriving) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
 		if lost := pass(b.ctx, b.networks); lost != nil {

@@ -42,8 +42,8 @@ const (
 // Node is a node of the cluster. It can be changed while components run.
 type Node struct {
 	Name string
-	// Agent is the node's agent.
-	Agent *Component
+	// Agent is the node's agent, and Plugin its CSI plugin.
+	Agent, Plugin *Component
 	// Daemon is the node's bpfman daemon, which runs already.
 	Daemon *Daemon
 	// Runtime is the node's container runtime.
@@ -61,8 +61,11 @@ type Node struct {
 	// disk is the number of the directory with what the agent stores.
 	disk       int
 	interfaces map[string]program.Interface
-	// changed is closed when interfaces change.
-	changed chan struct{}
+	plugin     served
+
+	mounts mounts
+	// linksChanged tells of changes of interfaces, and programs of changes of the daemon's programs.
+	linksChanged, programs signal
 }
 
 // AddNode adds a node with interface [Uplink], a running daemon, and the pod of an agent that isn't started yet.
@@ -70,11 +73,12 @@ func (w *World) AddNode(name string) *Node {
 	w.tb.Helper()
 	n := &Node{
 		Name: name, Network: newNetwork(), world: w, dir: w.tb.TempDir(), booted: time.Now(),
-		interfaces: map[string]program.Interface{Uplink: {Index: 2}}, changed: make(chan struct{}),
+		interfaces: map[string]program.Interface{Uplink: {Index: 2}}, mounts: mounts{byTarget: map[string]Volume{}},
 	}
 	n.Daemon = newDaemon(filepath.Join(n.dir, "daemon"), n.programsChanged)
 	n.Runtime = newRuntime(n.proc())
 	n.Agent = w.component("agent/"+name, n.runAgent, n.keepDisk)
+	n.Plugin = w.component("csi/"+name, n.runPlugin, nil)
 	w.must(n.writeBoot())
 	w.must(os.MkdirAll(filepath.Join(n.proc(), "1"), 0o750)) // of init, as a sign that processes can be seen
 	w.must(os.MkdirAll(n.store(), 0o750))
@@ -179,19 +183,16 @@ func (n *Node) RemoveInterface(name string) {
 
 func (n *Node) changeInterfaces(change func(map[string]program.Interface)) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	change(n.interfaces)
-	close(n.changed)
-	n.changed = make(chan struct{})
+	n.mu.Unlock()
+	n.linksChanged.change()
 }
 
 // watchInterfaces calls changed as agent/node does with the kernel's messages.
 func (n *Node) watchInterfaces(ctx context.Context, changed func(), _ func(error)) {
 	const settle = 50 * time.Millisecond
 	for {
-		n.mu.Lock()
-		next := n.changed
-		n.mu.Unlock()
+		next := n.linksChanged.next()
 		changed()
 		select {
 		case <-next:
@@ -208,6 +209,7 @@ func (n *Node) watchInterfaces(ctx context.Context, changed func(), _ func(error
 
 // programsChanged cuts the node off from the API server while a program that drops packets is attached to its uplink.
 func (n *Node) programsChanged() {
+	n.programs.change()
 	for _, p := range n.Daemon.Programs() {
 		if !strings.Contains(p.Function, CutOff) {
 			continue

@@ -7,20 +7,23 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/internal/cri"
@@ -36,7 +39,8 @@ type Runtime struct {
 	mu    sync.Mutex
 	pid   int
 	pods  map[types.UID]*sandbox
-	hangs chan struct{} // closed when it doesn't hang anymore; nil if it doesn't
+	kept  map[types.UID]context.CancelFunc // by the kubelet
+	hangs chan struct{}                    // closed when it doesn't hang anymore; nil if it doesn't
 }
 
 // sandbox is a pod as the runtime has it.
@@ -54,7 +58,7 @@ type container struct {
 }
 
 func newRuntime(proc string) *Runtime {
-	return &Runtime{proc: proc, pid: 1000, pods: map[types.UID]*sandbox{}}
+	return &Runtime{proc: proc, pid: 1000, pods: map[types.UID]*sandbox{}, kept: map[types.UID]context.CancelFunc{}}
 }
 
 // Hang makes calls last until their deadlines, until Resume.
@@ -73,6 +77,23 @@ func (r *Runtime) Resume() {
 	if r.hangs != nil {
 		close(r.hangs)
 		r.hangs = nil
+	}
+}
+
+// keep remembers the function that ends the kubelet's work on a pod.
+func (r *Runtime) keep(uid types.UID, stop context.CancelFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept[uid] = stop
+}
+
+// end ends the kubelet's work on all pods.
+func (r *Runtime) end() {
+	r.Resume()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, stop := range r.kept {
+		stop()
 	}
 }
 
@@ -123,6 +144,10 @@ func (r *Runtime) process(id string) (pid int, err error) {
 func (r *Runtime) remove(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if stop := r.kept[uid]; stop != nil {
+		stop()
+		delete(r.kept, uid)
+	}
 	s := r.pods[uid]
 	if s == nil {
 		return
@@ -266,47 +291,103 @@ func (r *Runtime) dial() (node.Connection, string, error) {
 	return runtimeConn{runtime: r}, "/run/containerd/containerd.sock", nil
 }
 
-// RunPod creates a pod, and runs it on the node. It sets the pod's node, status and UID. Containers default to one.
+// RunPod creates a pod for the node. Its kubelet mounts the pod's volumes, and then starts its containers, of which there is one
+// by default.
 func (n *Node) RunPod(pod *corev1.Pod) {
 	n.world.tb.Helper()
 	pod.Spec.NodeName = n.Name
 	if len(pod.Spec.Containers) == 0 {
 		pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "main"}}
 	}
-	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Phase = corev1.PodPending
 	n.world.Create(pod)
-	n.world.must(n.Runtime.run(pod))
-	n.containersChanged(pod)
+	ctx, stop := context.WithCancel(context.Background())
+	n.Runtime.keep(pod.UID, stop)
+	n.world.processes.Go(func() { n.keepPod(ctx, pod.DeepCopy()) })
 }
 
-// RestartContainer restarts a container of a pod of the node.
+const (
+	// mountRetry and mountRetryMost are the delays between the kubelet's attempts to mount a volume.
+	mountRetry, mountRetryMost = 500 * time.Millisecond, 2*time.Minute + 2*time.Second
+	// republish is the interval of the calls for a volume that is mounted (requiresRepublish).
+	republish = 75 * time.Second
+)
+
+// keepPod does what a kubelet does for a pod until it is removed.
+func (n *Node) keepPod(ctx context.Context, pod *corev1.Pod) {
+	volumes, pause, running := volumesOf(pod), mountRetry, false
+	for {
+		mounted := true
+		for _, v := range volumes {
+			mounted = callPlugin(n, v, csi.NodeServer.NodePublishVolume) == nil && mounted
+		}
+		if ctx.Err() == nil && mounted && !running {
+			running = true
+			n.world.must(n.Runtime.run(pod))
+			n.reportPod(pod)
+		}
+		wait := republish
+		if !mounted {
+			wait, pause = pause, min(2*pause, mountRetryMost)
+		}
+		if running && len(volumes) == 0 {
+			wait = math.MaxInt64
+		}
+		select {
+		case <-ctx.Done():
+			n.unmount(volumes)
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// unmount unmounts the volumes of a pod that was removed.
+func (n *Node) unmount(volumes []*csi.NodePublishVolumeRequest) {
+	for _, v := range volumes {
+		request := &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: v.GetTargetPath()}
+		for pause := mountRetry; callPlugin(n, request, csi.NodeServer.NodeUnpublishVolume) != nil && !n.world.isOver(); pause = min(2*pause, mountRetryMost) {
+			<-time.After(pause)
+		}
+	}
+}
+
+// RestartContainer restarts a container of a running pod of the node.
 func (n *Node) RestartContainer(pod *corev1.Pod, name string) {
 	n.world.tb.Helper()
 	n.world.must(n.Runtime.restart(pod.UID, name))
-	n.containersChanged(pod)
+	n.reportPod(pod.DeepCopy())
 }
 
-// containersChanged updates the pod's status, as the kubelet does.
-func (n *Node) containersChanged(pod *corev1.Pod) {
-	n.world.tb.Helper()
-	i := slices.IndexFunc(n.Runtime.sandboxes(), func(s *sandbox) bool { return s.pod.UID == pod.UID })
-	s := n.Runtime.sandboxes()[i]
-	before := pod.DeepCopy()
-	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodRunning, nil
+// reportPod updates the pod's status, as the kubelet does.
+func (n *Node) reportPod(pod *corev1.Pod) {
+	all := n.Runtime.sandboxes()
+	i := slices.IndexFunc(all, func(s *sandbox) bool { return s.pod.UID == pod.UID })
+	if i < 0 {
+		return
+	}
+	status := corev1.PodStatus{Phase: corev1.PodRunning}
 	for _, c := range pod.Spec.Containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Ready: true, ContainerID: "containerd://" + s.containers[c.Name].id,
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Ready: true, ContainerID: "containerd://" + all[i].containers[c.Name].id,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		})
 	}
-	if strings.Compare(fmt.Sprint(before.Status), fmt.Sprint(pod.Status)) != 0 {
-		n.world.must(n.world.Client.Status().Update(n.world.tb.Context(), pod))
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := n.world.Client.Get(context.Background(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		pod.Status = status
+		return n.world.Client.Status().Update(context.Background(), pod)
+	})
+	if client.IgnoreNotFound(err) != nil {
+		n.world.tb.Errorf("report the status of pod %s: %v", pod.Name, err)
 	}
 }
 
-// RemovePod ends a pod of the node, and deletes it.
+// RemovePod ends a pod of the node, deletes it, and has its volumes unmounted.
 func (n *Node) RemovePod(pod *corev1.Pod) {
 	n.world.tb.Helper()
 	n.Runtime.remove(pod.UID)
-	n.world.must(n.world.Client.Delete(n.world.tb.Context(), pod))
+	n.world.must(client.IgnoreNotFound(n.world.Client.Delete(n.world.tb.Context(), pod)))
 }

@@ -9,7 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cilium/ebpf"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/simulation"
@@ -38,6 +41,78 @@ func TestCutOff(t *testing.T) {
 		took := w.Await(45*time.Second, "back", func() bool { return !silent() })
 		w.Await(time.Minute, "reported", func() bool { return says(t, w, o, "ReconcileError") })
 		t.Logf("back after %s: %s", took, o.Status.Conditions[0].Message)
+	})
+}
+
+// A uprobe is attached in a container that starts, and again in the one that replaces it.
+func TestContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := simulation.New(t, simulation.Options{Seed: 1})
+		w.AddOperator("a").Start()
+		n := w.AddNode("n1")
+		n.Agent.Start()
+		o := &v1alpha1.UprobeProgram{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+		o.Spec.BpfFunctionName, o.Spec.Target, o.Spec.FunctionName, o.Spec.ByteCode.Path = "count", "/bin/app", "main", new("/object.o")
+		o.Spec.Containers = &v1alpha1.ContainerSelector{Namespace: "default", Pods: metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}}
+		w.Create(o)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"app": "a"}}}
+		n.RunPod(pod)
+		attachedTo := func() int32 {
+			for _, p := range n.Daemon.Programs() {
+				for _, link := range p.Links {
+					return link.GetUprobeAttachInfo().GetContainerPid()
+				}
+			}
+			return 0
+		}
+		w.Await(30*time.Second, "attached in the container", func() bool { return attachedTo() != 0 })
+		before := attachedTo()
+		n.RestartContainer(pod, "main")
+		w.Await(30*time.Second, "attached in the next container", func() bool { pid := attachedTo(); return pid != 0 && pid != before })
+		n.RemovePod(pod)
+		w.Await(2*time.Minute, "detached", func() bool { return attachedTo() == 0 })
+	})
+}
+
+// A pod starts once its program is loaded. Its volume shows the maps of the program's next load, although the plugin crashed
+// in between.
+func TestVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := simulation.New(t, simulation.Options{Seed: 1})
+		w.AddOperator("a").Start()
+		n := w.AddNode("n1")
+		n.Agent.Start()
+		n.Plugin.Start()
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "reader"}}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "maps", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+			Driver: v1alpha1.CSIDriverName, VolumeAttributes: map[string]string{v1alpha1.VolumeAttributeProgram: "counter", v1alpha1.VolumeAttributeMaps: "counter"},
+		}}}}
+		n.RunPod(pod)
+		w.Pass(time.Minute)
+		if volumes := n.Volumes(); len(volumes) != 0 {
+			t.Fatalf("without a program, there is %+v", volumes)
+		}
+		o := tracepoint("counter", "count")
+		w.Create(o)
+		shown := func() ebpf.MapID {
+			for _, v := range n.Volumes() {
+				return v.Maps[0].ID
+			}
+			return 0
+		}
+		w.Await(3*time.Minute, "mounted", func() bool { return shown() != 0 })
+		before := shown()
+		w.OnEvent(simulation.Nth(1, simulation.Match{Actor: n.Plugin.Name, Resource: simulation.ResourceMounts}, w.Crash(10*time.Second)))
+		if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+		o.Spec.BpfFunctionName = "count_better"
+		if err := w.Client.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		w.Await(3*time.Minute, "the next maps", func() bool { return shown() != before })
+		n.RemovePod(pod)
+		w.Await(time.Minute, "unmounted", func() bool { return len(n.Volumes()) == 0 })
 	})
 }
 

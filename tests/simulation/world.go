@@ -151,6 +151,7 @@ func (w *World) end() {
 	w.mu.Unlock()
 	w.Network.Set(Up)
 	for _, n := range w.Nodes() {
+		n.Runtime.end()
 		n.Daemon.Kill()
 	}
 	var stopping sync.WaitGroup
