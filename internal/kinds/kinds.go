@@ -39,9 +39,9 @@ type Kinds struct {
 	// itself can be nil.
 	Held func() error
 
-	// looking is held during a check of Look.
-	looking sync.Mutex
-	mu      sync.Mutex
+	mu sync.Mutex
+	// looking is full during a check of Look. It is nil before the first.
+	looking chan struct{}
 	kinds   map[schema.GroupVersionKind]*kind
 }
 

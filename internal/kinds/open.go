@@ -98,8 +98,13 @@ func (k *Kinds) Find(ctx context.Context, gvk schema.GroupVersionKind, resource 
 // Look opens a kind that is watched on demand if it has an object now. Callers share a check that began after since, also if
 // it failed: a check takes at most two seconds, and then the callers go on.
 func (k *Kinds) Look(ctx context.Context, gvk schema.GroupVersionKind, resource string, since time.Time) error {
-	k.looking.Lock()
-	defer k.looking.Unlock()
+	turn := k.turn()
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for another check for %s: %w", resource, context.Cause(ctx))
+	}
 	if k.isOpen(gvk) {
 		return nil
 	}
@@ -118,6 +123,16 @@ func (k *Kinds) Look(ctx context.Context, gvk schema.GroupVersionKind, resource 
 		k.Open(gvk)
 	}
 	return err
+}
+
+// turn returns the channel with room for one check.
+func (k *Kinds) turn() chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.looking == nil {
+		k.looking = make(chan struct{}, 1)
+	}
+	return k.looking
 }
 
 // exists reports whether there is an object of a kind, without decoding it.

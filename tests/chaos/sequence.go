@@ -76,23 +76,29 @@ func (q *Sequence) Burst() []Step {
 
 // operation draws an operation that is possible now, by weight.
 func (q *Sequence) operation() (Step, bool) {
-	sum := 0
-	for _, o := range Operations {
-		sum += o.Weight
-	}
 	for range 20 {
-		n, i := q.r.IntN(sum), 0
-		for n >= Operations[i].Weight {
-			n -= Operations[i].Weight
-			i++
-		}
-		step, ok := Operations[i].Draw(q.r, q.m)
-		step.Do, step.After = Operations[i].Name, q.r.IntN(longestPause)
+		o := DrawOperation(q.r)
+		step, ok := o.Draw(q.r, q.m)
+		step.Do, step.After = o.Name, q.r.IntN(longestPause)
 		if ok && !slices.Contains(q.Without, step.Do) && q.m.Apply(step) {
 			return step, true
 		}
 	}
 	return Step{}, false
+}
+
+// DrawOperation draws an operation by weight. It may not be possible.
+func DrawOperation(r *rand.Rand) *Operation {
+	sum := 0
+	for _, o := range Operations {
+		sum += o.Weight
+	}
+	n, i := r.IntN(sum), 0
+	for n >= Operations[i].Weight {
+		n -= Operations[i].Weight
+		i++
+	}
+	return &Operations[i]
 }
 
 func (q *Sequence) fault() Step {

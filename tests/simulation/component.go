@@ -35,6 +35,7 @@ type Component struct {
 	current *process
 	// wanted means that the process is to run.
 	wanted bool
+	starts int
 	ended  []error
 }
 
@@ -80,6 +81,7 @@ func (c *Component) start() {
 	p.watching, p.unwatch = context.WithCancel(p.alive)
 	p.ctx, p.terminate = context.WithCancel(context.Background())
 	c.current = p
+	c.starts++
 	c.world.processes.Go(p.live)
 }
 
@@ -148,6 +150,13 @@ func (c *Component) Running() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.current != nil
+}
+
+// Starts returns how many processes were started.
+func (c *Component) Starts() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.starts
 }
 
 // Ended returns the errors of processes that ended by themselves.

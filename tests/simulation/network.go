@@ -207,10 +207,8 @@ func (c *connection) send(q *http.Request) (*http.Response, error) {
 // discover answers immediately, or not at all.
 func (c *connection) discover(q *http.Request) (*http.Response, error) {
 	for _, n := range c.networks {
-		if reach, _ := n.Reach(); reach == Silent {
-			return nil, errLost
-		} else if reach == Refusing {
-			return nil, errRefused
+		if reach, _ := n.Reach(); reach != Up {
+			return nil, errRefused // after a lost connection, the client would wait before its next try
 		}
 	}
 	return c.requests.RoundTrip(q)
