@@ -69,9 +69,12 @@ func New(tb testing.TB, o Options) *World {
 	tb.Helper()
 	quiet()
 	w := &World{
-		API: apiserver.New(apiserver.Resources()), Network: newNetwork(), tb: tb, log: o.Log,
+		Network: newNetwork(), tb: tb, log: o.Log,
 		rand: rand.New(rand.NewPCG(o.Seed, 0)), //nolint:gosec // a seed makes it repeatable
 	}
+	api, err := apiserver.New()
+	w.must(err)
+	w.API = api
 	scheme := runtime.NewScheme()
 	w.must(clientgoscheme.AddToScheme(scheme))
 	w.must(v1alpha1.Install(scheme))

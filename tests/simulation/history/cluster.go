@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -61,11 +62,14 @@ type Cluster struct {
 	objects map[string]map[string]*unstructured.Unstructured
 }
 
+// logger gets what the components log.
+var logger logr.Logger
+
 // newCluster returns a cluster with the plan's components, which run.
 func newCluster(tb testing.TB, p Plan, invariants []Invariant, tally *Tally) *Cluster {
 	tb.Helper()
 	c := &Cluster{
-		World: simulation.New(tb, simulation.Options{Seed: p.Seed}), tb: tb, tally: tally, invariants: invariants, pods: map[string]*corev1.Pod{},
+		World: simulation.New(tb, simulation.Options{Seed: p.Seed, Log: logger}), tb: tb, tally: tally, invariants: invariants, pods: map[string]*corev1.Pod{},
 		Model: chaos.NewModel(abilities(), nodes(p)), Settled: time.Now(), worked: time.Now(),
 		ends: map[int]func(){}, faults: map[string]time.Time{}, changed: map[string]bool{}, objects: map[string]map[string]*unstructured.Unstructured{},
 	}

@@ -10,7 +10,7 @@ import (
 
 // observe calls f after each write of the API server, in order.
 func observe(w *simulation.World, f func(Write)) {
-	w.API.Observe = func(e apiserver.Event) {
-		f(Write{Actor: e.Actor, Resource: e.Resource(), Before: e.Before, After: e.After})
-	}
+	w.API.Observe(func(e apiserver.Event) {
+		f(Write{Actor: e.Actor, Resource: e.Resource.Resource, Before: e.Before, After: e.After})
+	})
 }

@@ -5,9 +5,12 @@ package history
 
 import (
 	"flag"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr/funcr"
 
 	"github.com/bpfman/bpfman-operator/internal/shrink"
 )
@@ -15,11 +18,15 @@ import (
 var (
 	duration = flag.Duration("search", 5*time.Second, "how long to search with new seeds")
 	seed     = flag.Uint64("seed", 0, "the first seed; 0 stands for the time")
+	verbose  = flag.Bool("log", false, "print what the components log")
 	keep     = flag.String("keep", "", "the directory for recordings of what is found")
 )
 
 // TestSearch plays random plans, and shortens those that break an invariant.
 func TestSearch(t *testing.T) {
+	if *verbose {
+		logger = funcr.New(func(prefix, text string) { fmt.Println(time.Now().Format("15:04:05.000"), prefix, text) }, funcr.Options{Verbosity: 1})
+	}
 	tally := NewTally()
 	first := *seed
 	if first == 0 {

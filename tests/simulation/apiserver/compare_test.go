@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package apiserver_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/must"
+)
+
+// step is a request that is sent to both servers. In the path and the body, {uid NAME} and {version NAME} are what the last
+// answer about an object of that name had.
+type step struct {
+	method, path string
+	body         string
+	content      string // Content-Type: JSON if it is ""
+	accept       string // Accept: JSON if it is ""
+	// codeOnly compares only the code and the reason: what validation of built-in types says can't be the same.
+	codeOnly bool
+}
+
+// server is one of the servers that are compared.
+type server struct {
+	base      string
+	transport http.RoundTripper
+	uids      map[string]string // a placeholder of each uid
+	objects   map[string]map[string]any
+}
+
+// pair is the real server, and that of this package.
+type pair struct {
+	t     *testing.T
+	sides [2]*server
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	config := envtest.Config(t)
+	real, err := rest.TransportFor(config)
+	must.Succeed(t, err)
+	waitForDefinitions(t, envtest.Client(t, config))
+	ours := newServer(t).Transport("compare", t.Context(), nil)
+	p := &pair{t: t}
+	for i, from := range []struct {
+		base      string
+		transport http.RoundTripper
+	}{{config.Host, real}, {"http://apiserver", ours}} {
+		p.sides[i] = &server{from.base, from.transport, map[string]string{}, map[string]map[string]any{}}
+	}
+	return p
+}
+
+// waitForDefinitions waits until the real server serves the custom resources, which it does some time after it has accepted
+// their definitions.
+func waitForDefinitions(t *testing.T, c client.Client) {
+	t.Helper()
+	for _, kind := range v1alpha1.AllKinds() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersionKind())
+		envtest.Eventually(t, "the list of "+kind.Name, func(ctx context.Context) error { return c.List(ctx, list) })
+	}
+}
+
+// play sends the steps, and compares the answers.
+func (p *pair) play(steps ...step) {
+	p.t.Helper()
+	for _, s := range steps {
+		var answers [2]answer
+		for i, side := range p.sides {
+			answers[i] = side.send(p.t, s)
+		}
+		if diff := cmp.Diff(answers[0], answers[1]); diff != "" {
+			p.t.Errorf("%s %s %s: the real server (-) and this one (+):\n%s", s.method, s.path, s.body, diff)
+		}
+	}
+}
+
+// answer is what is compared.
+type answer struct {
+	Code    int
+	Header  map[string]string
+	Content any
+}
+
+var placeholder = regexp.MustCompile(`\{(uid|version) ([^}]*)\}`)
+
+func (s *server) expand(t *testing.T, text string) string {
+	t.Helper()
+	return placeholder.ReplaceAllStringFunc(text, func(found string) string {
+		parts := placeholder.FindStringSubmatch(found)
+		metadata := s.objects[parts[2]]
+		if metadata == nil {
+			t.Fatalf("there was no answer about %s", parts[2])
+		}
+		return fmt.Sprint(metadata[map[string]string{"uid": "uid", "version": "resourceVersion"}[parts[1]]])
+	})
+}
+
+func (s *server) request(t *testing.T, ctx context.Context, q step) *http.Response { //nolint:revive // the test is first in all helpers
+	t.Helper()
+	var body io.Reader
+	if q.body != "" {
+		body = strings.NewReader(s.expand(t, q.body))
+	}
+	request, err := http.NewRequestWithContext(ctx, q.method, s.base+s.expand(t, q.path), body)
+	must.Succeed(t, err)
+	request.Header.Set("User-Agent", "compare")
+	if q.body != "" || q.content != "" {
+		request.Header.Set("Content-Type", "application/json")
+		if q.content != "" {
+			request.Header.Set("Content-Type", q.content)
+		}
+	}
+	request.Header.Set("Accept", "application/json")
+	if q.accept != "" {
+		request.Header.Set("Accept", q.accept)
+	}
+	response, err := s.transport.RoundTrip(request)
+	must.Succeed(t, err)
+	return response
+}
+
+func (s *server) send(t *testing.T, q step) answer {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	response := s.request(t, ctx, q)
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	must.Succeed(t, err)
+	a := answer{Code: response.StatusCode, Header: map[string]string{}}
+	for _, name := range []string{"Content-Type", "Retry-After", "Warning"} {
+		a.Header[name] = response.Header.Get(name)
+	}
+	if !strings.HasPrefix(a.Header["Content-Type"], "application/json") {
+		a.Content = fmt.Sprintf("%d bytes of %s", len(content), a.Header["Content-Type"])
+		if strings.HasPrefix(a.Header["Content-Type"], "text/plain") {
+			a.Content = string(content)
+		}
+		return a
+	}
+	a.Content = s.normalize(t, content)
+	if status, ok := a.Content.(map[string]any); ok && q.codeOnly {
+		a.Content = status["reason"]
+	}
+	return a
+}
+
+// normalize replaces what differs between any two servers: uids by their order, versions, and times.
+func (s *server) normalize(t *testing.T, content []byte) any {
+	t.Helper()
+	var o any
+	if err := json.Unmarshal(content, &o); err != nil {
+		t.Fatalf("decode %q: %v", content, err)
+	}
+	s.note(o)
+	return s.replace("", o)
+}
+
+// note keeps the metadata of objects.
+func (s *server) note(o any) {
+	switch o := o.(type) {
+	case map[string]any:
+		if metadata, ok := o["metadata"].(map[string]any); ok && metadata["name"] != nil && metadata["uid"] != nil {
+			s.objects[fmt.Sprint(metadata["name"])] = metadata
+			uid := fmt.Sprint(metadata["uid"])
+			if s.uids[uid] == "" {
+				s.uids[uid] = fmt.Sprintf("uid-%d", len(s.uids))
+			}
+		} else if ok && o["items"] != nil {
+			s.objects["list"] = metadata
+		}
+		for _, name := range slices.Sorted(maps.Keys(o)) {
+			s.note(o[name])
+		}
+	case []any:
+		for _, each := range o {
+			s.note(each)
+		}
+	}
+}
+
+var (
+	number    = regexp.MustCompile(`\d{2,}`)
+	timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]*Z`)
+)
+
+func (s *server) replace(name string, o any) any {
+	switch o := o.(type) {
+	case map[string]any:
+		replaced := map[string]any{}
+		for key, value := range o {
+			replaced[key] = s.replace(key, value)
+		}
+		return replaced
+	case []any:
+		replaced := []any{}
+		for _, value := range o {
+			replaced = append(replaced, s.replace(name, value))
+		}
+		return replaced
+	case string:
+		o = timestamp.ReplaceAllString(o, "TIME")
+		for uid, as := range s.uids {
+			o = strings.ReplaceAll(o, uid, as)
+		}
+		switch {
+		case name == "resourceVersion" && o != "0":
+			return "VERSION"
+		case name == "continue":
+			return "CONTINUE"
+		case name == "message":
+			return number.ReplaceAllString(o, "N")
+		}
+		return o
+	default:
+		return o
+	}
+}
+
+// watch plays steps while both servers are watched, and compares the events up to that of the object "end".
+func (p *pair) watch(watched step, steps ...step) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 30*time.Second)
+	defer cancel()
+	var bodies [2]*json.Decoder
+	for i, side := range p.sides {
+		response := side.request(p.t, ctx, watched)
+		defer response.Body.Close() //nolint:revive // both are closed at the end
+		if response.StatusCode != http.StatusOK {
+			content, _ := io.ReadAll(response.Body)
+			p.t.Fatalf("watch %s: %s", watched.path, content)
+		}
+		bodies[i] = json.NewDecoder(response.Body)
+	}
+	p.play(steps...)
+	var seen [2][]any
+	for i, side := range p.sides {
+		seen[i] = side.events(p.t, bodies[i])
+	}
+	if diff := cmp.Diff(seen[0], seen[1]); diff != "" {
+		p.t.Errorf("watch %s: the real server (-) and this one (+):\n%s", watched.path, diff)
+	}
+}
+
+// events reads the events of a watch up to that of the object "end", or to an error.
+func (s *server) events(t *testing.T, from *json.Decoder) []any {
+	t.Helper()
+	var all []any
+	for {
+		var event json.RawMessage
+		if err := from.Decode(&event); err != nil {
+			return append(all, "ended: "+err.Error())
+		}
+		all = append(all, s.normalize(t, event))
+		if bytes.Contains(event, []byte(`"name":"end"`)) || bytes.Contains(event, []byte(`"type":"ERROR"`)) {
+			return all
+		}
+	}
+}

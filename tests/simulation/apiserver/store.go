@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// state is the content of etcd. Stored objects are never changed, so that copies of a state share them.
+type state struct {
+	version   uint64
+	compacted uint64
+	// collections are the objects of resources, by the prefix of their keys.
+	collections map[string]*collection
+	// log has the changes since compacted.
+	log []change
+}
+
+// collection has the objects of a resource, by key, and their keys in order.
+type collection struct {
+	objects map[string]runtime.Object
+	keys    []string
+}
+
+// change is one write. Before is nil for a creation, after for a deletion.
+type change struct {
+	version       uint64
+	prefix, key   string
+	before, after runtime.Object
+	// last is the object of a watch's event for a deletion: before, with the version of the deletion.
+	last runtime.Object
+}
+
+func newState() state {
+	return state{version: firstVersion, compacted: firstVersion, collections: map[string]*collection{}}
+}
+
+func (s *state) clone() state {
+	copied := *s
+	copied.log = slices.Clone(s.log)
+	copied.collections = map[string]*collection{}
+	for prefix, c := range s.collections {
+		copied.collections[prefix] = c.clone()
+	}
+	return copied
+}
+
+func (c *collection) clone() *collection {
+	return &collection{objects: maps.Clone(c.objects), keys: slices.Clone(c.keys)}
+}
+
+func (c *collection) set(key string, o runtime.Object) {
+	at, exists := slices.BinarySearch(c.keys, key)
+	switch {
+	case o == nil && exists:
+		c.keys = slices.Delete(c.keys, at, at+1)
+		delete(c.objects, key)
+	case o != nil:
+		if !exists {
+			c.keys = slices.Insert(c.keys, at, key)
+		}
+		c.objects[key] = o
+	}
+}
+
+func (s *state) collection(prefix string) *collection {
+	c := s.collections[prefix]
+	if c == nil {
+		c = &collection{objects: map[string]runtime.Object{}}
+		s.collections[prefix] = c
+	}
+	return c
+}
+
+// at returns a collection as it was at a version that isn't compacted.
+func (s *state) at(prefix string, version uint64) *collection {
+	c := s.collection(prefix)
+	if version >= s.version {
+		return c
+	}
+	c = c.clone()
+	for i := len(s.log) - 1; i >= 0 && s.log[i].version > version; i-- {
+		if s.log[i].prefix == prefix {
+			c.set(s.log[i].key, s.log[i].before)
+		}
+	}
+	return c
+}
+
+// commit writes an object, or deletes it if after is nil. The caller holds mu, and must not change after.
+func (s *Server) commit(actor string, r *resource, key string, before, after runtime.Object) Event {
+	s.version++
+	c := change{version: s.version, prefix: r.prefix, key: key, before: before, after: after}
+	verb := "update"
+	switch {
+	case after == nil:
+		verb = "delete"
+		c.last = before.DeepCopyObject()
+		setVersion(c.last, s.version)
+	case before == nil:
+		verb = "create"
+	}
+	if after != nil {
+		setVersion(after, s.version)
+	}
+	s.collection(r.prefix).set(key, after)
+	s.log = append(s.log, c)
+	for w := range s.watchers {
+		w.add(c)
+	}
+	return Event{Actor: actor, Verb: verb, Resource: r.group, Version: s.version, change: c}
+}
+
+func setVersion(o runtime.Object, version uint64) {
+	if err := versioner.UpdateObject(o, version); err != nil {
+		panic(fmt.Sprintf("set the version of %T: %v", o, err))
+	}
+}
+
+var versioner = storage.APIObjectVersioner{}
+
+// resource is the storage of a resource. It implements [storage.Interface] for the server of a request's context, so that
+// all servers of a process share their handlers, which take a second to make.
+type resource struct {
+	group     schema.GroupResource
+	prefix    string
+	newObject func() runtime.Object
+}
+
+type serverKey struct{}
+
+// caller is what a request's context says about it.
+type caller struct {
+	server *Server
+	actor  string
+	// asOf is the version that a stale server has, or 0.
+	asOf uint64
+}
+
+func callerOf(ctx context.Context) caller {
+	c, ok := ctx.Value(serverKey{}).(caller)
+	if !ok {
+		panic("a request without a server")
+	}
+	return c
+}
+
+func (*resource) Versioner() storage.Versioner                        { return versioner }
+func (*resource) Stats(context.Context) (storage.Stats, error)        { return storage.Stats{}, nil }
+func (*resource) ReadinessCheck() error                               { return nil }
+func (*resource) RequestWatchProgress(context.Context) error          { return nil }
+func (*resource) EnableResourceSizeEstimation(storage.KeysFunc) error { return nil }
+func (*resource) CompactRevision() int64                              { return 0 }
+func (*resource) GetCurrentResourceVersion(c context.Context) (uint64, error) {
+	return callerOf(c).server.Version(), nil
+}
+
+// Create implements [storage.Interface].
+func (r *resource) Create(ctx context.Context, key string, o, out runtime.Object, _ uint64) error {
+	if err := versioner.PrepareObjectForStorage(o); err != nil {
+		return fmt.Errorf("prepare %s: %w", key, err)
+	}
+	stored, err := encodable(o)
+	if err != nil {
+		return err
+	}
+	caller := callerOf(ctx)
+	caller.server.mu.Lock()
+	if caller.server.collection(r.prefix).objects[key] != nil {
+		caller.server.mu.Unlock()
+		return storage.NewKeyExistsError(key, 0)
+	}
+	e := caller.server.commit(caller.actor, r, key, nil, stored)
+	caller.server.mu.Unlock()
+	caller.server.publish(e)
+	return copyInto(out, stored)
+}
+
+// Delete implements [storage.Interface].
+func (r *resource) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions) error {
+	caller := callerOf(ctx)
+	for {
+		before := caller.server.current(r, key)
+		if before == nil {
+			return storage.NewKeyNotFoundError(key, 0)
+		}
+		if preconditions != nil {
+			if err := preconditions.Check(key, before); err != nil {
+				return err //nolint:wrapcheck // the handlers interpret it
+			}
+		}
+		if err := validate(ctx, before.DeepCopyObject()); err != nil {
+			return err
+		}
+		e, done := caller.server.replace(caller.actor, r, key, before, nil)
+		if done {
+			caller.server.publish(e)
+			return copyInto(out, e.change.last)
+		}
+	}
+}
+
+// Get implements [storage.Interface].
+func (r *resource) Get(ctx context.Context, key string, options storage.GetOptions, out runtime.Object) error {
+	o, err := r.read(callerOf(ctx), key, options.ResourceVersion)
+	switch {
+	case err != nil:
+		return err
+	case o != nil:
+		return copyInto(out, o)
+	case options.IgnoreNotFound:
+		return runtime.SetZeroValue(out) //nolint:wrapcheck // out isn't a pointer
+	default:
+		return storage.NewKeyNotFoundError(key, 0)
+	}
+}
+
+func (r *resource) read(caller caller, key, version string) (runtime.Object, error) {
+	caller.server.mu.Lock()
+	defer caller.server.mu.Unlock()
+	at, err := caller.server.readable(caller, version)
+	if err != nil {
+		return nil, err
+	}
+	return caller.server.at(r.prefix, at).objects[key], nil
+}
+
+// GuaranteedUpdate implements [storage.Interface].
+func (r *resource) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object) error {
+	caller := callerOf(ctx)
+	for {
+		before := caller.server.current(r, key)
+		if before == nil && !ignoreNotFound {
+			return storage.NewKeyNotFoundError(key, 0)
+		}
+		from, version := r.newObject(), uint64(0)
+		if before != nil {
+			from = before.DeepCopyObject()
+			version = versionOf(before)
+		}
+		if preconditions != nil {
+			if err := preconditions.Check(key, from); err != nil {
+				return err //nolint:wrapcheck // the handlers interpret it
+			}
+		}
+		to, _, err := update(from, storage.ResponseMeta{ResourceVersion: version})
+		if err != nil {
+			return err
+		}
+		if err := versioner.PrepareObjectForStorage(to); err != nil {
+			return fmt.Errorf("prepare %s: %w", key, err)
+		}
+		after, err := encodable(to)
+		if err != nil {
+			return err
+		}
+		if before != nil && sameContent(before, after) {
+			return copyInto(out, before)
+		}
+		e, done := caller.server.replace(caller.actor, r, key, before, after)
+		if done {
+			caller.server.publish(e)
+			return copyInto(out, after)
+		}
+	}
+}
+
+func (s *Server) current(r *resource, key string) runtime.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.collection(r.prefix).objects[key]
+}
+
+// replace commits a change unless somebody else has changed the object.
+func (s *Server) replace(actor string, r *resource, key string, before, after runtime.Object) (Event, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.collection(r.prefix).objects[key] != before {
+		return Event{}, false
+	}
+	return s.commit(actor, r, key, before, after), true
+}
+
+func versionOf(o runtime.Object) uint64 {
+	version, err := versioner.ObjectResourceVersion(o)
+	if err != nil {
+		panic(fmt.Sprintf("the version of %T: %v", o, err))
+	}
+	return version
+}
+
+// sameContent returns whether objects differ in nothing but their versions: such an update isn't written.
+func sameContent(before, after runtime.Object) bool {
+	was, err := meta.Accessor(before)
+	if err != nil {
+		return false
+	}
+	is, err := meta.Accessor(after)
+	if err != nil {
+		return false
+	}
+	is.SetResourceVersion(was.GetResourceVersion())
+	same := equality.Semantic.DeepEqual(before, after)
+	is.SetResourceVersion("")
+	return same
+}
+
+// encodable returns a copy of an object as etcd would return it: for example, without fractions of seconds.
+func encodable(o runtime.Object) (runtime.Object, error) {
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		return u.DeepCopy(), nil
+	}
+	type message interface {
+		Marshal() ([]byte, error)
+		Unmarshal([]byte) error
+	}
+	from, ok := o.(message)
+	if !ok {
+		return nil, fmt.Errorf("%T can't be encoded", o)
+	}
+	content, err := from.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", o, err)
+	}
+	to, ok := reflect.New(reflect.TypeOf(o).Elem()).Interface().(message)
+	if !ok {
+		return nil, errors.New("unreachable: it has the same type")
+	}
+	if err := to.Unmarshal(content); err != nil {
+		return nil, fmt.Errorf("decode %T: %w", o, err)
+	}
+	return to.(runtime.Object), nil //nolint:errcheck,forcetypeassert // it has the same type
+}
+
+// copyInto sets an object of a handler.
+func copyInto(out, from runtime.Object) error {
+	if out == nil {
+		return nil
+	}
+	into, value := reflect.ValueOf(out).Elem(), reflect.ValueOf(from.DeepCopyObject()).Elem()
+	if into.Type() != value.Type() {
+		return fmt.Errorf("%T can't become %T", from, out)
+	}
+	into.Set(value)
+	return nil
+}
+
+// Watch implements [storage.Interface].
+func (r *resource) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
+	return callerOf(ctx).server.watch(ctx, r, key, options)
+}
