@@ -177,11 +177,14 @@ func drawAddress(r *rand.Rand, kind FaultKind, seen []simulation.Event) *Address
 		return nil
 	}
 	e := seen[r.IntN(len(seen))]
+	if !e.Writes() && r.IntN(2) == 0 {
+		e = seen[r.IntN(len(seen))]
+	}
 	if isCall := e.Resource == simulation.ResourceDaemon; isCall && !kind.Calls || !isCall && !kind.Requests {
 		return nil
 	}
-	a := &Address{Nth: 1 + r.IntN(4), Done: r.IntN(2) == 0, Actor: e.Actor, Verb: e.Verb, Resource: e.Resource, Subresource: e.Subresource}
-	if r.IntN(3) == 0 { // any replica or node
+	a := &Address{Nth: 1 + r.IntN(4)*r.IntN(2), Done: r.IntN(2) == 0, Actor: e.Actor, Verb: e.Verb, Resource: e.Resource, Subresource: e.Subresource}
+	if r.IntN(2) == 0 { // any replica or node
 		a.Actor = ""
 	}
 	if kind.Before {

@@ -5,6 +5,11 @@ package history
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,6 +22,11 @@ import (
 // Play plays a plan, and returns the first invariant that is broken, or nil.
 func Play(t *testing.T, p Plan, invariants []Invariant, tally *Tally) (broken *Broken) {
 	t.Helper()
+	defer func() {
+		if leak := leaked(recover()); leak != nil && broken == nil {
+			broken = leak
+		}
+	}()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		c := newCluster(t, p, invariants, tally)
@@ -48,6 +58,45 @@ func Play(t *testing.T, p Plan, invariants []Invariant, tally *Tally) (broken *B
 		tally.pass(time.Since(start))
 	})
 	return broken
+}
+
+var goroutinesEnd = Invariant{
+	Name:     "goroutines end",
+	Sentence: "What a component starts ends with it.",
+	Watch:    func(*Cluster) Checks { return Checks{} },
+}
+
+// leaked returns the goroutines that outlived all components, for which testing/synctest panics. One of controller-runtime doesn't
+// count: it stays if a watch ends while it passes on an event, and a process that ends takes it along.
+func leaked(panicked any) *Broken {
+	if panicked == nil {
+		return nil
+	}
+	if !strings.Contains(fmt.Sprint(panicked), "blocked goroutines remain") {
+		panic(panicked)
+	}
+	const most = 1 << 20
+	all := make([]byte, most)
+	var left []string
+	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+		head, _, _ := strings.Cut(stack, "\n")
+		if strings.Contains(head, "synctest bubble") && !strings.Contains(stack, "watch.(*filteredWatch).loop") && !known(head) {
+			left = append(left, stack)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return &Broken{Invariant: &goroutinesEnd, Err: errors.New(strings.Join(left, "\n"))}
+}
+
+// leftBefore contains the goroutines that earlier histories left, by the start of their stacks.
+var leftBefore sync.Map
+
+func known(head string) bool {
+	id, _, _ := strings.Cut(head, " [")
+	_, before := leftBefore.LoadOrStore(id, true)
+	return before
 }
 
 // inject begins a fault, or has it begin at its event. It returns what prevents it from beginning.

@@ -24,6 +24,9 @@ type Tally struct {
 	// seen contains one event of each component, verb and resource, and order their order.
 	seen  map[simulation.Event]bool
 	order []simulation.Event
+	// steps gets the address of each write and call, while it isn't nil, and counts the number of those with the same fields.
+	steps  []Address
+	counts map[Address]int
 }
 
 // NewTally returns an empty tally.
@@ -50,8 +53,35 @@ func (t *Tally) pass(d time.Duration) {
 	t.played += d
 }
 
+// record returns the addresses of the writes and calls of components while do plays a history.
+func (t *Tally) record(do func()) []Address {
+	t.mu.Lock()
+	t.counts = map[Address]int{}
+	t.mu.Unlock()
+	do()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts = nil
+	return t.steps
+}
+
+func (t *Tally) step(e simulation.Event) {
+	if !e.Writes() || e.Resource == "leases" || e.Resource == "events" || strings.HasPrefix(e.Resource, "/") {
+		return
+	}
+	a := Address{Actor: e.Actor, Verb: e.Verb, Resource: e.Resource, Subresource: e.Subresource, Done: e.Done}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts != nil {
+		t.counts[a]++
+		a.Nth = t.counts[a]
+		t.steps = append(t.steps, a)
+	}
+}
+
 func (t *Tally) see(e simulation.Event) {
-	if strings.HasPrefix(e.Resource, "/") {
+	t.step(e)
+	if strings.HasPrefix(e.Resource, "/") || !e.Writes() && e.Verb != "list" && e.Verb != "watch" && e.Verb != "List" {
 		return
 	}
 	e = simulation.Event{Actor: e.Actor, Verb: e.Verb, Resource: e.Resource, Subresource: e.Subresource}
