@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
+	"github.com/bpfman/bpfman-operator/tests/chaos"
 	"github.com/bpfman/bpfman-operator/tests/simulation"
 )
 
@@ -47,8 +49,7 @@ func rollouts(w Write) (was, is *v1alpha1.RolloutStatus, o v1alpha1.UserObject) 
 		return nil, nil, nil
 	}
 	was, is = before.GetStatus().Rollout, after.GetStatus().Rollout
-	revision, err := rollout.RevisionOf(after)
-	if err != nil || was == nil || is == nil || was.Hash != is.Hash || is.Hash != revision.Hash() || was.Policy != is.Policy {
+	if was == nil || is == nil || was.Hash != is.Hash || is.Hash != rolloutHash(after) || was.Policy != is.Policy {
 		return nil, nil, nil
 	}
 	return was, is, after
@@ -75,6 +76,81 @@ var finalStates = Invariant{
 			return nil
 		}}
 	},
+}
+
+var stepsAreLimits = Invariant{
+	Name:     "steps are limits",
+	Sentence: "No more nodes than the steps allow get a revision that the steps before haven't accepted.",
+	Watch: func(c *Cluster) Checks {
+		type progress struct {
+			hash    string
+			before  map[string]bool // the loads of earlier revisions
+			allowed int
+		}
+		of := map[string]*progress{} // by the object's name
+		return Checks{
+			Write: func(w Write) error {
+				o := userObject(w.After)
+				if o == nil {
+					return nil
+				}
+				wanted, revision := c.wanted(o.GetName()), rolloutHash(o)
+				if wanted == nil || !wanted.Staged || !c.Model.Staged || c.Changed("") {
+					delete(of, o.GetName())
+					return nil
+				}
+				p := of[o.GetName()]
+				if p == nil || p.hash != revision {
+					p = &progress{hash: revision, before: c.loads(wanted)}
+					of[o.GetName()] = p
+				}
+				if is := o.GetStatus().Rollout; is != nil && is.Hash == revision {
+					p.allowed = max(p.allowed, int(is.Nodes))
+					if is.State == v1alpha1.RolloutComplete || is.Until == nil && is.Step > 0 {
+						p.allowed = len(c.Model.Nodes)
+					}
+				}
+				return nil
+			},
+			Call: func(*simulation.Node, simulation.Event) error {
+				for name, p := range of {
+					wanted := c.wanted(name)
+					if wanted == nil {
+						continue
+					}
+					runs := 0
+					for _, n := range c.Nodes() {
+						if slices.ContainsFunc(c.programsOf(n, wanted), func(l daemontest.Loaded) bool { return !p.before[l.Metadata[v1alpha1.MetadataLoad]] }) {
+							runs++
+						}
+					}
+					if runs > p.allowed {
+						return fmt.Errorf("%d nodes have loaded the new revision of %s, and the steps allow %d", runs, name, p.allowed)
+					}
+				}
+				return nil
+			},
+		}
+	},
+}
+
+// loads returns the IDs of the loads of an object on all nodes.
+func (c *Cluster) loads(o *chaos.Object) map[string]bool {
+	loads := map[string]bool{}
+	for _, n := range c.Nodes() {
+		for _, p := range c.programsOf(n, o) {
+			loads[p.Metadata[v1alpha1.MetadataLoad]] = true
+		}
+	}
+	return loads
+}
+
+func rolloutHash(o v1alpha1.UserObject) string {
+	revision, err := rollout.RevisionOf(o)
+	if err != nil {
+		panic(err) // it was decoded
+	}
+	return revision.Hash()
 }
 
 var stepsInTurn = Invariant{
