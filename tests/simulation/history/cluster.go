@@ -297,9 +297,10 @@ func (c *Cluster) Changed(what string) bool {
 var errUnsettled = errors.New("the cluster doesn't come to rest: something is written, loaded or attached in turns")
 
 const (
-	// quiet is how long nothing happens at rest, and settles the longest time until then.
-	quiet   = 2 * time.Minute
-	settles = 30 * time.Minute
+	// quiet is how long nothing happens at rest: agents may look for the first object of a kind after six minutes. settles is the
+	// longest time until then.
+	quiet   = 7 * time.Minute
+	settles = time.Hour
 )
 
 // rest ends the faults, and waits until nothing happens.

@@ -46,8 +46,16 @@ var Faults = []FaultKind{
 		return simulation.Lose(ctx, e)
 	}},
 	{
-		Name: "no answer", Requests: true, Calls: true, Begin: func(ctx context.Context, _ *Cluster, _ Fault, e simulation.Event) error {
-			return simulation.Hang(ctx, e)
+		Name: "no answer", Requests: true, Calls: true, Shortest: time.Second, Longest: 10 * time.Minute,
+		Begin: func(ctx context.Context, c *Cluster, f Fault, e simulation.Event) error {
+			ended := make(chan struct{})
+			c.Until(f, func() { close(ended) })
+			select {
+			case <-ended:
+				return simulation.Lose(ctx, e)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		},
 	},
 	{
