@@ -58,9 +58,12 @@ type program struct {
 
 var _ gobpfman.BpfmanClient = &Daemon{}
 
+// firstID is the ID before that of the first program.
+const firstID = 100
+
 // New returns a daemon without programs. All objects have one map, "counter".
 func New(root string) *Daemon {
-	return &Daemon{Root: root, MapsRoot: "/run/bpfman/fs/maps", LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, turn: make(chan struct{}, 1), last: 100, programs: map[uint32]*program{}}
+	return &Daemon{Root: root, MapsRoot: "/run/bpfman/fs/maps", LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, turn: make(chan struct{}, 1), last: firstID, programs: map[uint32]*program{}}
 }
 
 // SetFault sets the Fault of a daemon that is in use.
@@ -273,11 +276,12 @@ func (d *Daemon) Calls() []string {
 	return calls
 }
 
-// Reset removes all programs, as a reboot does.
-func (d *Daemon) Reset() {
+// Reset removes all programs and their pins, as a reboot does. IDs start again, and programs have the next load time.
+func (d *Daemon) Reset(loadedAt string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.programs = map[uint32]*program{}
+	d.programs, d.last, d.LoadedAt = map[uint32]*program{}, firstID, loadedAt
+	return os.RemoveAll(filepath.Join(d.Root, d.MapsRoot))
 }
 
 // Loaded is a program as tests see it.
@@ -288,6 +292,7 @@ type Loaded struct {
 	File     string // the path of the object that was loaded
 	Pins     string // the directory of its maps' pins
 	MapIDs   []uint32
+	LoadedAt string
 	Links    []*gobpfman.AttachInfo
 }
 
@@ -300,7 +305,7 @@ func (d *Daemon) Programs() []Loaded {
 		p := d.programs[id]
 		l := Loaded{
 			ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata(), File: p.info.GetBytecode().GetFile(),
-			Pins: p.info.GetMapPinPath(), MapIDs: p.kernel.GetMapIds(),
+			Pins: p.info.GetMapPinPath(), MapIDs: p.kernel.GetMapIds(), LoadedAt: p.kernel.GetLoadedAt(),
 		}
 		for _, link := range slices.Sorted(maps.Keys(p.attach)) {
 			l.Links = append(l.Links, clone(p.attach[link]))

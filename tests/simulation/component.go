@@ -30,6 +30,8 @@ type Component struct {
 	run func(*process) error
 	// crashed, if not nil, is called when the process crashes, before another one starts.
 	crashed func()
+	// changed tells of the start and the end of processes.
+	changed signal
 
 	mu      sync.Mutex
 	current *process
@@ -82,6 +84,7 @@ func (c *Component) start() {
 	p.ctx, p.terminate = context.WithCancel(context.Background())
 	c.current = p
 	c.starts++
+	c.changed.change()
 	c.world.processes.Go(p.live)
 }
 
@@ -108,6 +111,7 @@ func (p *process) live() {
 	}
 	c.ended = append(c.ended, err)
 	c.current = nil
+	c.changed.change()
 	time.AfterFunc(restartDelay, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -172,5 +176,6 @@ func (c *Component) take() *process {
 	defer c.mu.Unlock()
 	p := c.current
 	c.current, c.wanted = nil, false
+	c.changed.change()
 	return p
 }

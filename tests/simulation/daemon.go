@@ -47,6 +47,7 @@ func callTime(call string) time.Duration {
 func newDaemon(root string, changed func()) *Daemon {
 	d := &Daemon{Daemon: daemontest.New(root), started: make(chan struct{}), takes: callTime, changed: changed}
 	d.SetFault(d.serve)
+	d.LoadedAt = time.Now().Format(loadTime)
 	d.Start()
 	return d
 }
@@ -111,11 +112,15 @@ func (d *Daemon) SetTime(takes func(call string) time.Duration) {
 	d.takes = takes
 }
 
-// Forget makes the daemon lose all programs, as if its database and its pins were removed.
-func (d *Daemon) Forget() {
-	d.Reset()
+// Forget makes the daemon lose all programs, as if its database and its pins were removed. The kernel removes them.
+func (d *Daemon) Forget() error {
+	err := d.Reset(time.Now().Format(loadTime))
 	d.changed()
+	return err
 }
+
+// loadTime is the format of a program's load time.
+const loadTime = "2006-01-02T15:04:05-0700"
 
 func (d *Daemon) service() service { return service{&gobpfman.Bpfman_ServiceDesc, d.Service()} }
 

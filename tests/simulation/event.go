@@ -5,24 +5,23 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/bpfman/bpfman-operator/tests/simulation/apiserver"
 )
 
 // ResourceDaemon is the resource of events that are calls of a node's daemon.
 const ResourceDaemon = "daemon"
 
 // Event is what a component does outside of its process: a request to the API server, or a call of its node's daemon. There
-// is one before it takes effect, and one after that.
+// is one before it takes effect, and one after that. A watch also has one for each part that arrives.
 type Event struct {
 	// Actor is the name of the component.
 	Actor string
@@ -33,8 +32,12 @@ type Event struct {
 	Resource, Subresource, Namespace, Name string
 	// Call is the request of a call.
 	Call proto.Message
+	// Request is the request to the API server. A hook can make it read the past: see [apiserver.Request.AsOf].
+	Request *apiserver.Request
 	// Done means that it has taken effect, and that its answer isn't on its way yet.
 	Done bool
+	// Delivered means that a part of a watch is about to arrive.
+	Delivered bool
 }
 
 func (e Event) String() string {
@@ -52,7 +55,7 @@ func (e Event) Writes() bool {
 }
 
 // Hook is called at each event. It can take time, and cause any fault, including a crash of the component whose event it is. If
-// it returns an error, the component gets that instead of the answer: a [*apierrors.StatusError] as the response of the API
+// it returns an error, the component gets that instead of the answer: an error of k8s.io/apimachinery/pkg/api/errors as the response of the API
 // server, a status of gRPC as the daemon's, and other errors as those of the connection. Before the event, an error also
 // prevents the effect.
 type Hook func(context.Context, Event) error
@@ -102,18 +105,9 @@ func (e *events) happen(ctx context.Context, event Event) error {
 var requests = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // requestEvent returns the event of a request.
-func requestEvent(actor string, q *http.Request) Event {
-	info, err := requests.NewRequestInfo(q)
-	if err != nil || !info.IsResourceRequest {
-		return Event{Actor: actor, Verb: "get", Name: q.URL.Path}
+func requestEvent(actor string, q *apiserver.Request) Event {
+	if !q.IsResourceRequest {
+		return Event{Actor: actor, Verb: q.Verb, Name: q.Path, Request: q}
 	}
-	return Event{Actor: actor, Verb: info.Verb, Resource: info.Resource, Subresource: info.Subresource, Namespace: info.Namespace, Name: info.Name}
-}
-
-// failed returns what a client gets if a hook or the network fails its request.
-func failed(q *http.Request, err error) (*http.Response, error) {
-	if status := (*apierrors.StatusError)(nil); errors.As(err, &status) {
-		return respond(q, status), nil
-	}
-	return nil, err
+	return Event{Actor: actor, Verb: q.Verb, Resource: q.Resource, Subresource: q.Subresource, Namespace: q.Namespace, Name: q.Name, Request: q}
 }

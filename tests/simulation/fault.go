@@ -19,13 +19,15 @@ type Match struct {
 	Actor, Verb, Resource, Subresource, Name string
 	// Done selects the events after they took effect, instead of those before.
 	Done bool
+	// Delivered selects the parts of watches instead.
+	Delivered bool
 	// Writes selects those that change something.
 	Writes bool
 }
 
 // Matches reports whether an event is selected.
 func (m Match) Matches(e Event) bool {
-	return e.Done == m.Done && (e.Writes() || !m.Writes) && same(m.Actor, e.Actor) && same(m.Verb, e.Verb) && same(m.Resource, e.Resource) &&
+	return e.Done == m.Done && e.Delivered == m.Delivered && (e.Writes() || !m.Writes) && same(m.Actor, e.Actor) && same(m.Verb, e.Verb) && same(m.Resource, e.Resource) &&
 		same(m.Subresource, e.Subresource) && same(m.Name, e.Name)
 }
 

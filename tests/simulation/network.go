@@ -7,13 +7,19 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/bpfman/bpfman-operator/tests/simulation/apiserver"
 )
 
 // Reach is what becomes of packets.
@@ -130,134 +136,128 @@ type connection struct {
 
 	networks          []*Network
 	requests, watches http.RoundTripper
-	// discovers means that discovery takes no time: controller-runtime's mapper holds a mutex meanwhile, and virtual time
-	// doesn't pass while another goroutine waits for that.
-	discovers bool
+}
+
+// connect returns a process's connection to the API server.
+func (p *process) connect(networks ...*Network) *connection {
+	c := &connection{process: p, networks: networks}
+	c.requests = p.world.API.Transport(p.Name, p.alive, c.intercept)
+	c.watches = p.world.API.Transport(p.Name, p.watching, c.intercept)
+	return c
+}
+
+// config returns the configuration of an API client with the connection.
+func (c *connection) config() *rest.Config {
+	return &rest.Config{Host: host, UserAgent: c.Name, Transport: c, Dial: c.dial, Proxy: noProxy}
+}
+
+// intercept takes the time of a request, and has it meet with the faults of the network and with hooks.
+func (c *connection) intercept(q *apiserver.Request) error {
+	e := requestEvent(c.Name, q)
+	switch q.Phase {
+	case apiserver.Arrives:
+		if err := c.world.travel(q.Context(), c.networks); err != nil {
+			return err
+		}
+		return c.happen(q.Context(), e)
+	case apiserver.Answered:
+		e.Done = true
+	case apiserver.Delivers:
+		e.Delivered = true
+	}
+	if err := c.happen(q.Context(), e); err != nil {
+		return err
+	}
+	return pass(q.Context(), c.networks)
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (c *connection) RoundTrip(q *http.Request) (*http.Response, error) {
-	ctx, stop := context.WithCancelCause(q.Context())
-	end := context.AfterFunc(c.alive, func() { stop(errCrashed) })
-	body, err := c.send(q.WithContext(ctx)) //nolint:bodyclose // it is returned
+	info, err := requests.NewRequestInfo(q)
 	if err != nil {
-		end()
-		stop(err)
-		return nil, err
+		return nil, fmt.Errorf("understand a request: %w", err)
 	}
-	body.Body = &stream{ReadCloser: body.Body, close: func() { end(); stop(nil) }}
-	return body, nil
-}
-
-// stream is the body of a response.
-type stream struct {
-	io.ReadCloser
-
-	close func()
-}
-
-func (s *stream) Close() error {
-	defer s.close()
-	return s.ReadCloser.Close()
-}
-
-func (c *connection) send(q *http.Request) (*http.Response, error) {
-	ctx := q.Context()
-	e := requestEvent(c.Name, q)
-	if c.discovers && e.Resource == "" {
-		return c.discover(q)
-	}
-	next := c.requests
-	if e.Verb == "watch" {
-		next = c.watches
-		if c.watching.Err() != nil {
-			return nil, errCrashed
+	switch {
+	case !info.IsResourceRequest && info.Path != "/version":
+		// Discovery takes no time: controller-runtime's mapper holds a mutex meanwhile, for which no virtual time passes.
+		if err := now(c.networks); err != nil {
+			return nil, err
 		}
+		return c.requests.RoundTrip(q)
+	case info.Verb != "watch":
+		return c.requests.RoundTrip(q)
 	}
-	if err := c.world.travel(ctx, c.networks); err != nil {
-		return nil, err
-	}
-	if err := c.happen(ctx, e); err != nil {
-		return failed(q, err)
-	}
-	watch, lose := context.WithCancelCause(ctx)
-	response, err := next.RoundTrip(q.WithContext(watch)) //nolint:bodyclose // it is returned
+	ctx, lose := context.WithCancelCause(q.Context())
+	response, err := c.watches.RoundTrip(q.WithContext(ctx))
 	if err != nil {
 		lose(err)
 		return nil, err
 	}
-	e.Done = true
-	err = c.happen(ctx, e)
-	if err == nil {
-		err = pass(ctx, c.networks)
-	}
-	if err != nil {
-		lose(err)
-		_ = response.Body.Close()
-		return failed(q, err)
-	}
-	if e.Verb == "watch" {
-		go c.follow(watch, lose)
-		response.Body = &arriving{ReadCloser: response.Body, ctx: watch, networks: c.networks}
-	}
-	response.Body = &stream{ReadCloser: response.Body, close: func() { lose(nil) }}
+	go c.follow(ctx, lose)
+	response.Body = &watch{ReadCloser: response.Body, close: lose}
 	return response, nil
 }
 
-// discover answers immediately, or not at all.
-func (c *connection) discover(q *http.Request) (*http.Response, error) {
-	for _, n := range c.networks {
-		if reach, _ := n.Reach(); reach != Up {
-			return nil, errRefused // after a lost connection, the client would wait before its next try
-		}
-	}
-	return c.requests.RoundTrip(q)
+// watch is the body of a watch.
+type watch struct {
+	io.ReadCloser
+
+	close context.CancelCauseFunc
+}
+
+func (w *watch) Close() error {
+	defer w.close(nil)
+	return w.ReadCloser.Close()
 }
 
 // follow ends a watch whose connection is lost.
-func (c *connection) follow(watch context.Context, lose context.CancelCauseFunc) {
-	for watch.Err() == nil {
-		if err := pass(watch, c.networks); err != nil {
+func (c *connection) follow(ctx context.Context, lose context.CancelCauseFunc) {
+	for ctx.Err() == nil {
+		var changes []<-chan struct{}
+		for _, n := range c.networks {
+			_, changed := n.Reach()
+			changes = append(changes, changed)
+		}
+		if err := pass(ctx, c.networks); err != nil {
 			lose(err)
 			return
 		}
-		if !anyChange(watch, c.networks) {
+		if !anyOf(ctx, changes, forever) {
 			return
 		}
 	}
 }
 
-// anyChange waits until one of the networks changes. It returns false if ctx ends.
-func anyChange(ctx context.Context, networks []*Network) bool {
-	changes := [2]<-chan struct{}{}
-	for i, n := range networks {
-		_, changes[i] = n.Reach()
+// anyOf waits for one of at most four changes, or for a time. It returns false if ctx ends.
+func anyOf(ctx context.Context, changes []<-chan struct{}, most time.Duration) bool {
+	var four [4]<-chan struct{}
+	copy(four[:], changes)
+	var passed <-chan time.Time
+	if most != forever {
+		passed = time.After(most)
 	}
 	select {
-	case <-changes[0]:
-	case <-changes[1]:
 	case <-ctx.Done():
 		return false
+	case <-four[0]:
+	case <-four[1]:
+	case <-four[2]:
+	case <-four[3]:
+	case <-passed:
 	}
 	return true
 }
 
-// arriving is the body of a watch, whose events arrive when packets pass.
-type arriving struct {
-	io.ReadCloser
+const forever = time.Duration(math.MaxInt64)
 
-	ctx      context.Context //nolint:containedctx // of the request
-	networks []*Network
-}
-
-func (b *arriving) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if n > 0 {
-		if lost := pass(b.ctx, b.networks); lost != nil {
-			return 0, io.ErrUnexpectedEOF
+// now returns an error if packets don't pass through all networks now.
+func now(networks []*Network) error {
+	for _, n := range networks {
+		if reach, _ := n.Reach(); reach != Up {
+			return errRefused // after a lost connection, the client would wait before its next try, while the mapper holds its mutex
 		}
 	}
-	return n, err
+	return nil
 }
 
 // dial returns a new connection, on which the API server answers one request.

@@ -15,15 +15,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/agent"
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/reader"
-	"github.com/bpfman/bpfman-operator/operator/deploy"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -42,8 +41,8 @@ const (
 // Node is a node of the cluster. It can be changed while components run.
 type Node struct {
 	Name string
-	// Agent is the node's agent, and Plugin its CSI plugin.
-	Agent, Plugin *Component
+	// Agent is the node's agent, Plugin its CSI plugin, and Inspector what publishes its BpfNode.
+	Agent, Plugin, Inspector *Component
 	// Daemon is the node's bpfman daemon, which runs already.
 	Daemon *Daemon
 	// Runtime is the node's container runtime.
@@ -62,10 +61,16 @@ type Node struct {
 	disk       int
 	interfaces map[string]program.Interface
 	plugin     served
+	conflicts  []v1alpha1.BpfNodeConflict
+	// off means that the node is switched off. Paused are the components and pods that start when it is switched on.
+	off    bool
+	paused []*Component
+	pods   []*corev1.Pod
 
 	mounts mounts
-	// linksChanged tells of changes of interfaces, and programs of changes of the daemon's programs.
-	linksChanged, programs signal
+	// linksChanged tells of changes of interfaces, programs of changes of the daemon's programs, and power of when the node is
+	// switched on or off.
+	linksChanged, programs, power signal
 }
 
 // AddNode adds a node with interface [Uplink], a running daemon, and the pod of an agent that isn't started yet.
@@ -79,34 +84,16 @@ func (w *World) AddNode(name string) *Node {
 	n.Runtime = newRuntime(n.proc())
 	n.Agent = w.component("agent/"+name, n.runAgent, n.keepDisk)
 	n.Plugin = w.component("csi/"+name, n.runPlugin, nil)
+	n.Inspector = w.component("inspector/"+name, n.runInspector, nil)
 	w.must(n.writeBoot())
 	w.must(os.MkdirAll(filepath.Join(n.proc(), "1"), 0o750)) // of init, as a sign that processes can be seen
 	w.must(os.MkdirAll(n.store(), 0o750))
 	w.mu.Lock()
 	w.nodes = append(w.nodes, n)
 	w.mu.Unlock()
+	w.processes.Go(func() { n.runKubelet(w.ctx) })
 	n.Join()
 	return n
-}
-
-// Join creates the Node object and its agent's pod, as a kubelet and the DaemonSet's controller do.
-func (n *Node) Join() {
-	n.world.tb.Helper()
-	n.world.Create(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{corev1.LabelHostname: n.Name}},
-		Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
-		},
-	})
-	n.world.Create(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "bpfman-daemon-" + n.Name, Labels: deploy.PodLabels()},
-		Spec:       corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: deploy.AgentContainer, Image: "agent"}}},
-		Status: corev1.PodStatus{
-			Phase:      corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-		},
-	})
 }
 
 // writeBoot writes the boot ID.
@@ -115,8 +102,11 @@ func (n *Node) writeBoot() error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("create the node's /proc: %w", err)
 	}
-	return os.WriteFile(filepath.Join(dir, "boot_id"), fmt.Appendf(nil, "%s-boot-%d\n", n.Name, n.boot), 0o600) //nolint:wrapcheck // it has the path
+	return os.WriteFile(filepath.Join(dir, "boot_id"), []byte(n.bootID()+"\n"), 0o600) //nolint:wrapcheck // it has the path
 }
+
+// bootID returns the ID of the current boot. The caller holds mu.
+func (n *Node) bootID() string { return fmt.Sprintf("%s-boot-%d", n.Name, n.boot) }
 
 func (n *Node) proc() string { return filepath.Join(n.dir, "proc") }
 

@@ -5,6 +5,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -39,8 +40,8 @@ type Runtime struct {
 	mu    sync.Mutex
 	pid   int
 	pods  map[types.UID]*sandbox
-	kept  map[types.UID]context.CancelFunc // by the kubelet
-	hangs chan struct{}                    // closed when it doesn't hang anymore; nil if it doesn't
+	kept  map[types.UID]kept // by the kubelet
+	hangs chan struct{}      // closed when it doesn't hang anymore; nil if it doesn't
 }
 
 // sandbox is a pod as the runtime has it.
@@ -58,7 +59,7 @@ type container struct {
 }
 
 func newRuntime(proc string) *Runtime {
-	return &Runtime{proc: proc, pid: 1000, pods: map[types.UID]*sandbox{}, kept: map[types.UID]context.CancelFunc{}}
+	return &Runtime{proc: proc, pid: 1000, pods: map[types.UID]*sandbox{}, kept: map[types.UID]kept{}}
 }
 
 // Hang makes calls last until their deadlines, until Resume.
@@ -80,21 +81,33 @@ func (r *Runtime) Resume() {
 	}
 }
 
-// keep remembers the function that ends the kubelet's work on a pod.
-func (r *Runtime) keep(uid types.UID, stop context.CancelFunc) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kept[uid] = stop
+// kept is a pod that the kubelet works on until stop is called.
+type kept struct {
+	pod  *corev1.Pod
+	stop context.CancelCauseFunc
 }
 
-// end ends the kubelet's work on all pods.
-func (r *Runtime) end() {
+// errPowerOff is why a kubelet stops its work on a pod, without cleaning up.
+var errPowerOff = errors.New("the node was switched off")
+
+// keep remembers what the kubelet works on.
+func (r *Runtime) keep(pod *corev1.Pod, stop context.CancelCauseFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept[pod.UID] = kept{pod, stop}
+}
+
+// powerOff ends all pods, and returns those that the kubelet has.
+func (r *Runtime) powerOff() (pods []*corev1.Pod) {
 	r.Resume()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, stop := range r.kept {
-		stop()
+	for _, uid := range slices.Sorted(maps.Keys(r.kept)) {
+		r.kept[uid].stop(errPowerOff)
+		pods = append(pods, r.kept[uid].pod)
 	}
+	r.pods = map[types.UID]*sandbox{}
+	return pods
 }
 
 // run runs a pod's containers.
@@ -144,8 +157,8 @@ func (r *Runtime) process(id string) (pid int, err error) {
 func (r *Runtime) remove(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if stop := r.kept[uid]; stop != nil {
-		stop()
+	if k, ok := r.kept[uid]; ok {
+		k.stop(nil)
 		delete(r.kept, uid)
 	}
 	s := r.pods[uid]
@@ -301,8 +314,12 @@ func (n *Node) RunPod(pod *corev1.Pod) {
 	}
 	pod.Status.Phase = corev1.PodPending
 	n.world.Create(pod)
-	ctx, stop := context.WithCancel(context.Background())
-	n.Runtime.keep(pod.UID, stop)
+	n.startPod(pod.DeepCopy())
+}
+
+func (n *Node) startPod(pod *corev1.Pod) {
+	ctx, stop := context.WithCancelCause(context.Background())
+	n.Runtime.keep(pod, stop)
 	n.world.processes.Go(func() { n.keepPod(ctx, pod.DeepCopy()) })
 }
 
@@ -335,7 +352,9 @@ func (n *Node) keepPod(ctx context.Context, pod *corev1.Pod) {
 		}
 		select {
 		case <-ctx.Done():
-			n.unmount(volumes)
+			if !errors.Is(context.Cause(ctx), errPowerOff) {
+				n.unmount(volumes)
+			}
 			return
 		case <-time.After(wait):
 		}
@@ -374,20 +393,22 @@ func (n *Node) reportPod(pod *corev1.Pod) {
 		})
 	}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if err := n.world.Client.Get(context.Background(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		if err := n.world.Client.Get(n.world.ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
 		pod.Status = status
-		return n.world.Client.Status().Update(context.Background(), pod)
+		return n.world.Client.Status().Update(n.world.ctx, pod)
 	})
-	if client.IgnoreNotFound(err) != nil {
+	if client.IgnoreNotFound(err) != nil && n.world.ctx.Err() == nil {
 		n.world.tb.Errorf("report the status of pod %s: %v", pod.Name, err)
 	}
 }
 
-// RemovePod ends a pod of the node, deletes it, and has its volumes unmounted.
+// RemovePod deletes a pod of the node. Its kubelet ends it, unmounts its volumes, and then has its object removed.
 func (n *Node) RemovePod(pod *corev1.Pod) {
 	n.world.tb.Helper()
+	ctx := n.world.tb.Context()
+	n.world.must(client.IgnoreNotFound(n.world.Client.Delete(ctx, pod)))
 	n.Runtime.remove(pod.UID)
-	n.world.must(client.IgnoreNotFound(n.world.Client.Delete(n.world.tb.Context(), pod)))
+	n.world.must(client.IgnoreNotFound(n.world.Client.Delete(ctx, pod, client.GracePeriodSeconds(0))))
 }

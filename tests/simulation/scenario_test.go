@@ -4,14 +4,18 @@
 package simulation_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -113,6 +117,97 @@ func TestVolume(t *testing.T) {
 		w.Await(3*time.Minute, "the next maps", func() bool { return shown() != before })
 		n.RemovePod(pod)
 		w.Await(time.Minute, "unmounted", func() bool { return len(n.Volumes()) == 0 })
+	})
+}
+
+// A rollout halts at the first node that fails, and stays halted while the operator restarts. The others keep what they run.
+func TestRolloutHalts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := simulation.New(t, simulation.Options{Seed: 1})
+		operator := w.AddOperator("a")
+		operator.Start()
+		for i := range 3 {
+			n := w.AddNode(fmt.Sprint("n", i))
+			n.Agent.Start()
+			n.Inspector.Start()
+		}
+		w.Create(&v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "staged"}, Spec: v1alpha1.RolloutPolicySpec{
+			Steps:     []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1), Pause: &metav1.Duration{Duration: 10 * time.Second}}},
+			TimeLimit: metav1.Duration{Duration: time.Minute}, OnFailure: "halt",
+		}})
+		w.Pass(10 * time.Minute)
+		o := tracepoint("counter", "count")
+		w.Create(o)
+		state := func() string {
+			if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || o.Status.Rollout == nil {
+				return ""
+			}
+			return string(o.Status.Rollout.State)
+		}
+		w.Await(10*time.Minute, "complete", func() bool { return state() == "Complete" })
+		w.OnEvent(simulation.Each(simulation.Match{Resource: simulation.ResourceDaemon, Verb: "Load"}, func(context.Context, simulation.Event) error {
+			return status.Error(codes.Aborted, "the verifier rejected it")
+		}))
+		o.Spec.BpfFunctionName = "bad"
+		if err := w.Client.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		w.Await(10*time.Minute, "halted", func() bool { return state() == "Halted" })
+		for range 3 {
+			operator.Crash()
+			operator.Start()
+			w.Pass(2 * time.Minute)
+			if is := state(); is != "Halted" {
+				t.Fatalf("after a restart of the operator, the rollout is %s: %s", is, o.Status.Rollout.Message)
+			}
+		}
+		w.Await(time.Minute, "two nodes keep the previous revision", func() bool {
+			count := 0
+			for _, n := range w.Nodes() {
+				for _, p := range n.Daemon.Programs() {
+					if p.Function == "count" && len(p.Links) == 1 {
+						count++
+					}
+				}
+			}
+			return count >= 2
+		})
+	})
+}
+
+// After a reboot, a node runs what it ran before, in pods, too.
+func TestReboot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := simulation.New(t, simulation.Options{Seed: 1})
+		w.AddOperator("a").Start()
+		n := w.AddNode("n1")
+		n.Agent.Start()
+		n.Plugin.Start()
+		n.Inspector.Start()
+		w.Create(tcx("filter", "pass"))
+		n.RunPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
+		links := func() (count int) {
+			for _, p := range n.Daemon.Programs() {
+				count += len(p.Links)
+			}
+			return count
+		}
+		w.Await(time.Minute, "attached", func() bool { return links() == 1 })
+		w.Pass(time.Minute)
+		n.Reboot(5 * time.Minute)
+		if left := links(); left != 0 {
+			t.Errorf("the rebooting node has %d links", left)
+		}
+		node := &corev1.Node{}
+		w.Await(2*time.Minute, "known to be away", func() bool {
+			return w.Client.Get(t.Context(), client.ObjectKey{Name: "n1"}, node) == nil && len(node.Spec.Taints) == 1
+		})
+		took := w.Await(6*time.Minute, "attached again", func() bool { return links() == 1 })
+		t.Logf("attached %s after the node was found to be away", took)
+		found := &v1alpha1.BpfNode{}
+		w.Await(time.Minute, "inspected", func() bool {
+			return w.Client.Get(t.Context(), client.ObjectKey{Name: "n1"}, found) == nil && found.Status.BootID == "n1-boot-1" && found.Status.LinkCount == 1
+		})
 	})
 }
 

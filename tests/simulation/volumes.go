@@ -48,6 +48,12 @@ type mounts struct {
 	byTarget map[string]Volume
 }
 
+func (m *mounts) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.byTarget)
+}
+
 // Volumes returns the volumes that are mounted on the node, ordered by their targets.
 func (n *Node) Volumes() []Volume {
 	n.mounts.mu.Lock()

@@ -10,7 +10,6 @@ package simulation
 import (
 	"context"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -53,6 +52,9 @@ type World struct {
 	tb     testing.TB
 	log    logr.Logger
 	events events
+	// ctx ends with the world.
+	ctx    context.Context //nolint:containedctx // a world is a lifetime
+	finish context.CancelFunc
 	// processes are those that haven't ended yet, dead or alive.
 	processes sync.WaitGroup
 
@@ -68,21 +70,26 @@ type World struct {
 func New(tb testing.TB, o Options) *World {
 	tb.Helper()
 	quiet()
+	server, err := apiserver.New()
+	if err != nil {
+		tb.Fatal(err)
+	}
 	w := &World{
-		Network: newNetwork(), tb: tb, log: o.Log,
+		API: server, Network: newNetwork(), tb: tb, log: o.Log,
 		rand: rand.New(rand.NewPCG(o.Seed, 0)), //nolint:gosec // a seed makes it repeatable
 	}
-	api, err := apiserver.New()
-	w.must(err)
-	w.API = api
+	w.ctx, w.finish = context.WithCancel(context.Background())
 	scheme := runtime.NewScheme()
 	w.must(clientgoscheme.AddToScheme(scheme))
 	w.must(v1alpha1.Install(scheme))
-	admin, err := client.New(&rest.Config{Host: host, Transport: w.transport("admin", context.Background()), QPS: -1}, client.Options{Scheme: scheme})
+	admin, err := client.New(&rest.Config{Host: host, Transport: server.Transport(Admin, w.ctx, nil), QPS: -1}, client.Options{Scheme: scheme})
 	w.must(err)
 	w.Client = admin
+	w.processes.Go(func() { server.RunControllers(w.ctx) })
 	w.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
-	w.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: deploy.ConfigMapName}})
+	w.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: deploy.ConfigMapName}, Data: map[string]string{
+		deploy.KeyDaemonImage: "daemon:v1", deploy.KeyAgentImage: "agent:v1", deploy.KeyCSIImage: "csi:v1", deploy.KeyInspectorImage: "inspector:v1",
+	}})
 	tb.Cleanup(w.end)
 	return w
 }
@@ -94,12 +101,11 @@ var quiet = sync.OnceFunc(func() {
 	utilruntime.ErrorHandlers = nil //nolint:reassign // they delay errors by the process's real time
 })
 
+// Admin is the actor of World.Client.
+const Admin = "admin"
+
 // host is the address of the API server.
 const host = "http://api.simulation"
-
-func (w *World) transport(actor string, alive context.Context) http.RoundTripper {
-	return w.API.Transport(actor, alive, nil)
-}
 
 func (w *World) must(err error) {
 	w.tb.Helper()
@@ -153,9 +159,9 @@ func (w *World) end() {
 	components := append([]*Component(nil), w.components...)
 	w.mu.Unlock()
 	w.Network.Set(Up)
+	w.finish()
 	for _, n := range w.Nodes() {
-		n.Runtime.end()
-		n.Daemon.Kill()
+		n.end()
 	}
 	var stopping sync.WaitGroup
 	for _, c := range components {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 )
@@ -30,11 +29,11 @@ func (admitting) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	s := callerOf(ctx).server
 	r := s.handlers.resources[schema.GroupResource{Resource: "namespaces"}]
-	namespace, ok := s.current(r, key(r.prefix, "", a.GetNamespace())).(*corev1.Namespace)
-	if !ok {
+	found := s.current(r, key(r.prefix, "", a.GetNamespace()))
+	if found == nil {
 		return apierrors.NewNotFound(r.group, a.GetNamespace())
 	}
-	if namespace.DeletionTimestamp == nil {
+	if namespace, ok := found.Object.(*corev1.Namespace); !ok || namespace.DeletionTimestamp == nil {
 		return nil
 	}
 	err := admission.NewForbidden(a, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.GetNamespace()))
@@ -44,12 +43,4 @@ func (admitting) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		})
 	}
 	return err //nolint:wrapcheck // it is an answer
-}
-
-func namespaceObject(name string) runtime.Object {
-	return &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}},
-		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
-		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
-	}
 }

@@ -18,6 +18,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	endpoints "k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	registry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -44,22 +46,23 @@ type kind struct {
 	clusterScoped  bool
 	shape          shape
 	createOnUpdate bool
+	returned       bool // whether a deletion is answered with the object
 }
 
 // kinds are the kinds that the product, or the rest of a simulated cluster, reads or writes.
 var kinds = []kind{
 	{object: &corev1.Namespace{}, list: &corev1.NamespaceList{}, clusterScoped: true, shape: specAndStatus},
 	{object: &corev1.Node{}, list: &corev1.NodeList{}, clusterScoped: true, shape: specAndStatus},
-	{object: &corev1.Pod{}, list: &corev1.PodList{}, shape: generated},
+	{object: &corev1.Pod{}, list: &corev1.PodList{}, shape: generated, returned: true},
 	{object: &corev1.ConfigMap{}, list: &corev1.ConfigMapList{}},
 	{object: &corev1.Secret{}, list: &corev1.SecretList{}},
-	{object: &corev1.ServiceAccount{}, list: &corev1.ServiceAccountList{}},
+	{object: &corev1.ServiceAccount{}, list: &corev1.ServiceAccountList{}, returned: true},
 	{object: &corev1.Event{}, list: &corev1.EventList{}, createOnUpdate: true},
 	{object: &eventsv1.Event{}, list: &eventsv1.EventList{}, createOnUpdate: true},
 	{object: &appsv1.DaemonSet{}, list: &appsv1.DaemonSetList{}, shape: generated},
 	{object: &appsv1.Deployment{}, list: &appsv1.DeploymentList{}, shape: generated},
 	{object: &appsv1.ControllerRevision{}, list: &appsv1.ControllerRevisionList{}},
-	{object: &storagev1.CSIDriver{}, list: &storagev1.CSIDriverList{}, clusterScoped: true},
+	{object: &storagev1.CSIDriver{}, list: &storagev1.CSIDriverList{}, clusterScoped: true, returned: true},
 	{object: &coordinationv1.Lease{}, list: &coordinationv1.LeaseList{}, createOnUpdate: true},
 	{object: &discoveryv1.EndpointSlice{}, list: &discoveryv1.EndpointSliceList{}},
 	{object: &rbacv1.Role{}, list: &rbacv1.RoleList{}, createOnUpdate: true},
@@ -97,11 +100,20 @@ type builtin struct {
 // addBuiltins makes the handlers of kinds.
 func (h *handlers) addBuiltins() error {
 	typed := applyconfigurations.NewTypeConverter(scheme)
+	if err := h.addReviews(typed); err != nil {
+		return err
+	}
 	for _, k := range kinds {
 		gvk := gvkOf(k.object)
 		group := schema.GroupResource{Group: gvk.Group, Resource: pluralOf(gvk)}
-		prefix := "/" + group.Group + "/" + group.Resource
+		prefix := "/registry/" + group.Resource
+		if group.Resource == "nodes" {
+			prefix = "/registry/minions" // as in etcd
+		}
 		h.resources[group] = &resource{group: group, prefix: prefix, newObject: func() runtime.Object { return newOf(k.object) }}
+		if group.Resource == "events" && group.Group != "" {
+			h.resources[group].newStored, h.resources[group].toStored, h.resources[group].fromStored = func() runtime.Object { return &corev1.Event{} }, eventOfCore, eventOfEvents
+		}
 		b := &builtin{kind: k}
 		if err := b.store(group, gvk, restOptions{h}); err != nil {
 			return err
@@ -135,7 +147,7 @@ func (b *builtin) store(group schema.GroupResource, gvk schema.GroupVersionKind,
 	b.main = &registry.Store{
 		NewFunc: func() runtime.Object { return newOf(b.object) }, NewListFunc: func() runtime.Object { return newOf(b.list) },
 		DefaultQualifiedResource: group, SingularQualifiedResource: schema.GroupResource{Group: group.Group, Resource: strings.ToLower(gvk.Kind)},
-		CreateStrategy: s, UpdateStrategy: s, DeleteStrategy: deleteStrategy(s), TableConvertor: rest.NewDefaultTableConvertor(group),
+		CreateStrategy: s, UpdateStrategy: s, DeleteStrategy: deleteStrategy(s), ReturnDeletedObject: b.returned, TableConvertor: rest.NewDefaultTableConvertor(group),
 	}
 	if err := b.main.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: attributes}); err != nil {
 		return fmt.Errorf("store %s: %w", group, err)
@@ -165,18 +177,36 @@ var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchTy
 // ServeHTTP implements [http.Handler].
 func (b *builtin) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	info, _ := request.RequestInfoFrom(q.Context())
-	namespaced := info.Namespace != "" && !(b.clusterScoped && info.Resource == "namespaces")
+	namespaced := info.Namespace != "" && info.Resource != "namespaces"
 	everywhere := info.Verb == "list" || info.Verb == "watch"
-	if info.APIVersion != b.scope.Kind.Version || namespaced && b.clusterScoped || !namespaced && !b.clusterScoped && !everywhere {
-		notFound(w, q)
-		return
-	}
 	handler := b.handler(info)
-	if handler == nil {
-		notFound(w, q)
-		return
+	switch {
+	case namespaced && b.clusterScoped, info.Subresource != "" && (info.Subresource != "status" || b.shape == plain):
+		refuse(w, q, http.StatusNotFound)
+	case handler == nil || !namespaced && !b.clusterScoped && !everywhere:
+		refuse(w, q, http.StatusMethodNotAllowed)
+	default:
+		handler(w, q)
 	}
-	handler(w, q)
+}
+
+// serveUnknown answers a request for a resource that doesn't exist.
+func (h *handlers) serveUnknown(w http.ResponseWriter, q *http.Request) {
+	info, _ := request.RequestInfoFrom(q.Context())
+	for _, b := range h.builtins {
+		if b.scope.Kind.GroupVersion() == (schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}) {
+			refuse(w, q, http.StatusNotFound)
+			return
+		}
+	}
+	h.serveCustom(w, q) // it says so
+}
+
+// refuse answers like the router of kube-apiserver.
+func refuse(w http.ResponseWriter, q *http.Request, code int) {
+	err := apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, true)
+	err.ErrStatus.Details = &metav1.StatusDetails{}
+	responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{}, w, q)
 }
 
 func (b *builtin) handler(info *request.RequestInfo) http.HandlerFunc {

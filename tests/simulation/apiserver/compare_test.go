@@ -5,6 +5,7 @@ package apiserver_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,17 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
-// step is a request that is sent to both servers. In the path and the body, {uid NAME} and {version NAME} are what the last
+// step is a request that is sent to both servers. In the path and the body, {uid NAME}, {version NAME}, and {continue list} are what the last
 // answer about an object of that name had.
 type step struct {
 	method, path string
@@ -57,27 +54,15 @@ func newPair(t *testing.T) *pair {
 	config := envtest.Config(t)
 	real, err := rest.TransportFor(config)
 	must.Succeed(t, err)
-	waitForDefinitions(t, envtest.Client(t, config))
 	ours := newServer(t).Transport("compare", t.Context(), nil)
 	p := &pair{t: t}
 	for i, from := range []struct {
 		base      string
 		transport http.RoundTripper
-	}{{config.Host, real}, {"http://apiserver", ours}} {
+	}{{strings.TrimSuffix(config.Host, "/"), real}, {"http://apiserver", ours}} {
 		p.sides[i] = &server{from.base, from.transport, map[string]string{}, map[string]map[string]any{}}
 	}
 	return p
-}
-
-// waitForDefinitions waits until the real server serves the custom resources, which it does some time after it has accepted
-// their definitions.
-func waitForDefinitions(t *testing.T, c client.Client) {
-	t.Helper()
-	for _, kind := range v1alpha1.AllKinds() {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.GroupVersionKind())
-		envtest.Eventually(t, "the list of "+kind.Name, func(ctx context.Context) error { return c.List(ctx, list) })
-	}
 }
 
 // play sends the steps, and compares the answers.
@@ -88,10 +73,56 @@ func (p *pair) play(steps ...step) {
 		for i, side := range p.sides {
 			answers[i] = side.send(p.t, s)
 		}
-		if diff := cmp.Diff(answers[0], answers[1]); diff != "" {
-			p.t.Errorf("%s %s %s: the real server (-) and this one (+):\n%s", s.method, s.path, s.body, diff)
+		if diff := difference(answers[0], answers[1]); diff != "" {
+			p.t.Errorf("%s %s %s:%s", s.method, s.path, s.body, diff)
 		}
 	}
+}
+
+// difference lists the fields that differ.
+func difference(theirs, ours any) string {
+	var text strings.Builder
+	all := [2]map[string]string{{}, {}}
+	for i, from := range []any{theirs, ours} {
+		content, err := json.Marshal(from)
+		if err != nil {
+			return err.Error()
+		}
+		var o any
+		if err := json.Unmarshal(content, &o); err != nil {
+			return err.Error()
+		}
+		flatten("", o, all[i])
+	}
+	paths := maps.Clone(all[0])
+	maps.Copy(paths, all[1])
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		if all[0][path] != all[1][path] {
+			fmt.Fprintf(&text, "\n\t%s is %s on the real server, and %s here", path, cmp.Or(all[0][path], "missing"), cmp.Or(all[1][path], "missing"))
+		}
+	}
+	return text.String()
+}
+
+func flatten(path string, o any, into map[string]string) {
+	switch o := o.(type) {
+	case map[string]any:
+		for key, value := range o {
+			flatten(path+"."+key, value, into)
+		}
+		if len(o) > 0 {
+			return
+		}
+	case []any:
+		for i, value := range o {
+			flatten(fmt.Sprintf("%s[%d]", path, i), value, into)
+		}
+		if len(o) > 0 {
+			return
+		}
+	}
+	content, _ := json.Marshal(o) //nolint:errchkjson // it came from JSON
+	into[path] = string(content)
 }
 
 // answer is what is compared.
@@ -101,7 +132,7 @@ type answer struct {
 	Content any
 }
 
-var placeholder = regexp.MustCompile(`\{(uid|version) ([^}]*)\}`)
+var placeholder = regexp.MustCompile(`\{(uid|version|continue) ([^}]*)\}`)
 
 func (s *server) expand(t *testing.T, text string) string {
 	t.Helper()
@@ -111,7 +142,7 @@ func (s *server) expand(t *testing.T, text string) string {
 		if metadata == nil {
 			t.Fatalf("there was no answer about %s", parts[2])
 		}
-		return fmt.Sprint(metadata[map[string]string{"uid": "uid", "version": "resourceVersion"}[parts[1]]])
+		return fmt.Sprint(metadata[map[string]string{"uid": "uid", "version": "resourceVersion", "continue": "continue"}[parts[1]]])
 	})
 }
 
@@ -135,7 +166,9 @@ func (s *server) request(t *testing.T, ctx context.Context, q step) *http.Respon
 		request.Header.Set("Accept", q.accept)
 	}
 	response, err := s.transport.RoundTrip(request)
-	must.Succeed(t, err)
+	if err != nil {
+		t.Fatalf("%s %s: %v", q.method, q.path, err)
+	}
 	return response
 }
 
@@ -257,8 +290,8 @@ func (p *pair) watch(watched step, steps ...step) {
 	for i, side := range p.sides {
 		seen[i] = side.events(p.t, bodies[i])
 	}
-	if diff := cmp.Diff(seen[0], seen[1]); diff != "" {
-		p.t.Errorf("watch %s: the real server (-) and this one (+):\n%s", watched.path, diff)
+	if diff := difference(seen[0], seen[1]); diff != "" {
+		p.t.Errorf("watch %s:%s", watched.path, diff)
 	}
 }
 

@@ -46,6 +46,7 @@ type handlers struct {
 	custom    http.Handler
 	builtins  map[schema.GroupResource]*builtin
 	resources map[schema.GroupResource]*resource
+	reviews   http.HandlerFunc
 	served    []served
 }
 
@@ -152,12 +153,17 @@ func (h *handlers) addDefinitions(definitions []*apiextensionsv1.CustomResourceD
 		}
 		h.describe(d)
 	}
-	var err error
-	h.custom, err = apiextensions.NewCustomResourceDefinitionHandler(nil, nil, informer, http.HandlerFunc(notFound),
+	custom, err := apiextensions.NewCustomResourceDefinitionHandler(nil, nil, informer, http.HandlerFunc(notFound),
 		restOptions{h}, admitting{}, nil, nil, func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver { return r },
 		1, authorizerfactory.NewAlwaysAllowAuthorizer(), requestTimeout, minWatchTimeout, map[string]*spec.Schema{}, maxBody)
 	if err != nil {
 		return fmt.Errorf("serve the definitions: %w", err)
+	}
+	h.custom = custom
+	for _, d := range definitions { // now, so that it isn't done in the virtual time of a test
+		if _, err := custom.GetCustomResourceListerCollectionDeleter(d); err != nil {
+			return fmt.Errorf("serve %s: %w", d.Name, err)
+		}
 	}
 	return nil
 }
@@ -166,7 +172,7 @@ func (h *handlers) describe(d *apiextensionsv1.CustomResourceDefinition) {
 	group := schema.GroupResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural}
 	for _, version := range d.Spec.Versions {
 		gvk := schema.GroupVersionKind{Group: d.Spec.Group, Version: version.Name, Kind: d.Spec.Names.Kind}
-		h.resources[group] = &resource{group: group, prefix: "/" + group.Group + "/" + group.Resource, newObject: func() kruntime.Object {
+		h.resources[group] = &resource{group: group, custom: true, prefix: "/registry/" + group.Group + "/" + group.Resource, newObject: func() kruntime.Object {
 			o := &unstructured.Unstructured{}
 			o.SetGroupVersionKind(gvk)
 			return o
@@ -196,9 +202,12 @@ func (o restOptions) GetRESTOptions(group schema.GroupResource, _ kruntime.Objec
 		StorageConfig: &storagebackend.ConfigForResource{
 			Config: storagebackend.Config{Codec: unstructured.UnstructuredJSONScheme}, GroupResource: group,
 		},
-		Decorator: func(*storagebackend.ConfigForResource, string, func(kruntime.Object) (string, error), func() kruntime.Object, func() kruntime.Object,
-			storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers,
+		Decorator: func(config *storagebackend.ConfigForResource, _ string, _ func(kruntime.Object) (string, error), _, _ func() kruntime.Object,
+			_ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers,
 		) (storage.Interface, factory.DestroyFunc, error) {
+			if r.custom {
+				r.codec = config.Codec
+			}
 			return r, func() {}, nil
 		},
 		EnableGarbageCollection: true, DeleteCollectionWorkers: 1, ResourcePrefix: r.prefix,

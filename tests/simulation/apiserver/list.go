@@ -56,12 +56,12 @@ func (r *resource) GetList(ctx context.Context, prefix string, options storage.L
 			break
 		}
 		last = item.key
-		matches, err := options.Predicate.Matches(item.object)
+		matches, err := options.Predicate.Matches(item.object.Object)
 		if err != nil {
 			return fmt.Errorf("select %s: %w", item.key, err)
 		}
 		if matches {
-			kept = append(kept, item.object)
+			kept = append(kept, r.show(item.object))
 		}
 	}
 	next, left, err := storage.PrepareContinueToken(last, prefix, int64(version), int64(len(items)), remaining > 0, options) //nolint:gosec // versions are small
@@ -79,7 +79,7 @@ func (r *resource) GetList(ctx context.Context, prefix string, options storage.L
 
 type item struct {
 	key    string
-	object runtime.Object
+	object *stored
 }
 
 // list returns the objects below a prefix from the point where a list continues, and their version.
@@ -93,7 +93,7 @@ func (s *Server) list(caller caller, r *resource, prefix string, options storage
 	version := uint64(exact) //nolint:gosec // it isn't negative
 	switch {
 	case version > s.version:
-		return nil, 0, storage.NewTooLargeResourceVersionError(version, s.version, 0)
+		return nil, 0, storage.NewTooLargeResourceVersionError(version, s.version, 1)
 	case version != 0 && version < s.compacted:
 		return nil, 0, expired(options, prefix, from)
 	case version == 0 && options.Predicate.Continue != "":
@@ -135,12 +135,12 @@ func expired(options storage.ListOptions, prefix, from string) error {
 	return status
 }
 
-// setItems sets the items of a list to copies of objects.
+// setItems sets the items of a list.
 func setItems(list runtime.Object, objects []runtime.Object) error {
 	if u, ok := list.(*unstructured.UnstructuredList); ok {
 		u.Items = make([]unstructured.Unstructured, 0, len(objects))
 		for _, o := range objects {
-			u.Items = append(u.Items, *o.DeepCopyObject().(*unstructured.Unstructured)) //nolint:errcheck,forcetypeassert // it panics
+			u.Items = append(u.Items, *o.(*unstructured.Unstructured)) //nolint:errcheck,forcetypeassert // it panics
 		}
 		return nil
 	}
@@ -151,7 +151,7 @@ func setItems(list runtime.Object, objects []runtime.Object) error {
 	items := reflect.ValueOf(pointer).Elem()
 	items.Set(reflect.MakeSlice(items.Type(), 0, len(objects)))
 	for _, o := range objects {
-		items.Set(reflect.Append(items, reflect.ValueOf(o.DeepCopyObject()).Elem()))
+		items.Set(reflect.Append(items, reflect.ValueOf(o).Elem()))
 	}
 	return nil
 }

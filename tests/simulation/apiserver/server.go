@@ -18,6 +18,7 @@ import (
 	"slices"
 	"sync"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +33,8 @@ type Server struct {
 	// WithoutWatchList makes the server refuse watches with initial events, like a server that doesn't have them. Set it
 	// before the first request.
 	WithoutWatchList bool
+	// Access answers SubjectAccessReviews. If it is nil, everything is allowed. Set it before the first request.
+	Access func(authorizationv1.SubjectAccessReviewSpec) bool
 
 	// serial is held by each request that isn't a watch, for no virtual time: changes are observed in their order.
 	serial sync.Mutex
@@ -94,7 +97,7 @@ func (s *Server) Get(resource, namespace, name string) *unstructured.Unstructure
 	if o == nil {
 		return nil
 	}
-	return toUnstructured(o)
+	return toUnstructured(o.Object)
 }
 
 // List returns all objects of a resource, in the order of namespaces and names.
@@ -104,7 +107,7 @@ func (s *Server) List(resource string) []*unstructured.Unstructured {
 	c := s.collection(s.prefixOf(resource))
 	all := make([]*unstructured.Unstructured, 0, len(c.keys))
 	for _, k := range c.keys {
-		all = append(all, toUnstructured(c.objects[k]))
+		all = append(all, toUnstructured(c.objects[k].Object))
 	}
 	return all
 }
@@ -113,16 +116,20 @@ func (s *Server) List(resource string) []*unstructured.Unstructured {
 // and the creation time if the object doesn't have them. It is for the objects that exist when a simulation starts, and for
 // objects that another version of the API server has stored.
 func (s *Server) Put(o runtime.Object) error {
-	r, stored, err := s.handlers.internalize(o)
+	r, object, err := s.handlers.internalize(o)
 	if err != nil {
 		return fmt.Errorf("store %T: %w", o, err)
 	}
-	k := key(r.prefix, stored.GetNamespace(), stored.GetName())
+	k := key(r.prefix, object.GetNamespace(), object.GetName())
+	after, err := r.store(object.(runtime.Object)) //nolint:errcheck,forcetypeassert // all objects are both
+	if err != nil {
+		return fmt.Errorf("store %s: %w", k, err)
+	}
 	s.serial.Lock()
 	defer s.serial.Unlock()
 	s.mu.Lock()
 	before := s.collection(r.prefix).objects[k]
-	e := s.commit("test", r, k, before, stored.(runtime.Object)) //nolint:errcheck,forcetypeassert // all objects are both
+	e := s.commit("test", r, k, before, after)
 	s.mu.Unlock()
 	s.publish(e)
 	return nil
@@ -176,7 +183,12 @@ func (s *Server) publish(events ...Event) {
 		if len(observers) == 0 {
 			return
 		}
-		e.Before, e.After = toUnstructured(e.change.before), toUnstructured(e.change.after)
+		if before := e.change.before; before != nil {
+			e.Before = toUnstructured(before.Object)
+		}
+		if after := e.change.after; after != nil {
+			e.After = toUnstructured(after.Object)
+		}
 		for _, observe := range observers {
 			observe(e)
 		}

@@ -4,16 +4,14 @@
 package apiserver
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -30,9 +28,17 @@ type state struct {
 	log []change
 }
 
+// stored is an object, and how it is encoded in etcd: an update that doesn't change the encoded object isn't written. What is
+// decoded can have more, by defaults.
+type stored struct {
+	runtime.Object
+	encoded []byte
+	written time.Time
+}
+
 // collection has the objects of a resource, by key, and their keys in order.
 type collection struct {
-	objects map[string]runtime.Object
+	objects map[string]*stored
 	keys    []string
 }
 
@@ -40,9 +46,7 @@ type collection struct {
 type change struct {
 	version       uint64
 	prefix, key   string
-	before, after runtime.Object
-	// last is the object of a watch's event for a deletion: before, with the version of the deletion.
-	last runtime.Object
+	before, after *stored
 }
 
 func newState() state {
@@ -63,7 +67,7 @@ func (c *collection) clone() *collection {
 	return &collection{objects: maps.Clone(c.objects), keys: slices.Clone(c.keys)}
 }
 
-func (c *collection) set(key string, o runtime.Object) {
+func (c *collection) set(key string, o *stored) {
 	at, exists := slices.BinarySearch(c.keys, key)
 	switch {
 	case o == nil && exists:
@@ -80,7 +84,7 @@ func (c *collection) set(key string, o runtime.Object) {
 func (s *state) collection(prefix string) *collection {
 	c := s.collections[prefix]
 	if c == nil {
-		c = &collection{objects: map[string]runtime.Object{}}
+		c = &collection{objects: map[string]*stored{}}
 		s.collections[prefix] = c
 	}
 	return c
@@ -102,20 +106,18 @@ func (s *state) at(prefix string, version uint64) *collection {
 }
 
 // commit writes an object, or deletes it if after is nil. The caller holds mu, and must not change after.
-func (s *Server) commit(actor string, r *resource, key string, before, after runtime.Object) Event {
+func (s *Server) commit(actor string, r *resource, key string, before, after *stored) Event {
 	s.version++
 	c := change{version: s.version, prefix: r.prefix, key: key, before: before, after: after}
 	verb := "update"
 	switch {
 	case after == nil:
 		verb = "delete"
-		c.last = before.DeepCopyObject()
-		setVersion(c.last, s.version)
 	case before == nil:
 		verb = "create"
 	}
 	if after != nil {
-		setVersion(after, s.version)
+		setVersion(after.Object, s.version)
 	}
 	s.collection(r.prefix).set(key, after)
 	s.log = append(s.log, c)
@@ -139,6 +141,21 @@ type resource struct {
 	group     schema.GroupResource
 	prefix    string
 	newObject func() runtime.Object
+	// custom resources have a codec; the kinds of Kubernetes are encoded as protobuf.
+	custom bool
+	codec  runtime.Codec
+	// A resource of two groups is stored as that of one of them. These are nil for other resources.
+	newStored            func() runtime.Object
+	toStored, fromStored func(runtime.Object) runtime.Object
+}
+
+// show returns a copy of a stored object for a handler.
+func (r *resource) show(o *stored) runtime.Object {
+	copied := o.DeepCopyObject()
+	if r.fromStored != nil {
+		return r.fromStored(copied)
+	}
+	return copied
 }
 
 type serverKey struct{}
@@ -174,7 +191,7 @@ func (r *resource) Create(ctx context.Context, key string, o, out runtime.Object
 	if err := versioner.PrepareObjectForStorage(o); err != nil {
 		return fmt.Errorf("prepare %s: %w", key, err)
 	}
-	stored, err := encodable(o)
+	after, err := r.store(o)
 	if err != nil {
 		return err
 	}
@@ -184,10 +201,10 @@ func (r *resource) Create(ctx context.Context, key string, o, out runtime.Object
 		caller.server.mu.Unlock()
 		return storage.NewKeyExistsError(key, 0)
 	}
-	e := caller.server.commit(caller.actor, r, key, nil, stored)
+	e := caller.server.commit(caller.actor, r, key, nil, after)
 	caller.server.mu.Unlock()
 	caller.server.publish(e)
-	return copyInto(out, stored)
+	return copyInto(out, r.show(after))
 }
 
 // Delete implements [storage.Interface].
@@ -199,17 +216,19 @@ func (r *resource) Delete(ctx context.Context, key string, out runtime.Object, p
 			return storage.NewKeyNotFoundError(key, 0)
 		}
 		if preconditions != nil {
-			if err := preconditions.Check(key, before); err != nil {
+			if err := preconditions.Check(key, before.Object); err != nil {
 				return err //nolint:wrapcheck // the handlers interpret it
 			}
 		}
-		if err := validate(ctx, before.DeepCopyObject()); err != nil {
+		if err := validate(ctx, r.show(before)); err != nil {
 			return err
 		}
 		e, done := caller.server.replace(caller.actor, r, key, before, nil)
 		if done {
 			caller.server.publish(e)
-			return copyInto(out, e.change.last)
+			last := r.show(before)
+			setVersion(last, e.Version)
+			return copyInto(out, last)
 		}
 	}
 }
@@ -221,7 +240,7 @@ func (r *resource) Get(ctx context.Context, key string, options storage.GetOptio
 	case err != nil:
 		return err
 	case o != nil:
-		return copyInto(out, o)
+		return copyInto(out, r.show(o))
 	case options.IgnoreNotFound:
 		return runtime.SetZeroValue(out) //nolint:wrapcheck // out isn't a pointer
 	default:
@@ -229,7 +248,7 @@ func (r *resource) Get(ctx context.Context, key string, options storage.GetOptio
 	}
 }
 
-func (r *resource) read(caller caller, key, version string) (runtime.Object, error) {
+func (r *resource) read(caller caller, key, version string) (*stored, error) {
 	caller.server.mu.Lock()
 	defer caller.server.mu.Unlock()
 	at, err := caller.server.readable(caller, version)
@@ -249,8 +268,8 @@ func (r *resource) GuaranteedUpdate(ctx context.Context, key string, out runtime
 		}
 		from, version := r.newObject(), uint64(0)
 		if before != nil {
-			from = before.DeepCopyObject()
-			version = versionOf(before)
+			from = r.show(before)
+			version = versionOf(before.Object)
 		}
 		if preconditions != nil {
 			if err := preconditions.Check(key, from); err != nil {
@@ -264,29 +283,29 @@ func (r *resource) GuaranteedUpdate(ctx context.Context, key string, out runtime
 		if err := versioner.PrepareObjectForStorage(to); err != nil {
 			return fmt.Errorf("prepare %s: %w", key, err)
 		}
-		after, err := encodable(to)
+		after, err := r.store(to)
 		if err != nil {
 			return err
 		}
-		if before != nil && sameContent(before, after) {
-			return copyInto(out, before)
+		if before != nil && bytes.Equal(before.encoded, after.encoded) {
+			return copyInto(out, r.show(before))
 		}
 		e, done := caller.server.replace(caller.actor, r, key, before, after)
 		if done {
 			caller.server.publish(e)
-			return copyInto(out, after)
+			return copyInto(out, r.show(after))
 		}
 	}
 }
 
-func (s *Server) current(r *resource, key string) runtime.Object {
+func (s *Server) current(r *resource, key string) *stored {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.collection(r.prefix).objects[key]
 }
 
 // replace commits a change unless somebody else has changed the object.
-func (s *Server) replace(actor string, r *resource, key string, before, after runtime.Object) (Event, bool) {
+func (s *Server) replace(actor string, r *resource, key string, before, after *stored) (Event, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.collection(r.prefix).objects[key] != before {
@@ -303,30 +322,28 @@ func versionOf(o runtime.Object) uint64 {
 	return version
 }
 
-// sameContent returns whether objects differ in nothing but their versions: such an update isn't written.
-func sameContent(before, after runtime.Object) bool {
-	was, err := meta.Accessor(before)
-	if err != nil {
-		return false
-	}
-	is, err := meta.Accessor(after)
-	if err != nil {
-		return false
-	}
-	is.SetResourceVersion(was.GetResourceVersion())
-	same := equality.Semantic.DeepEqual(before, after)
-	is.SetResourceVersion("")
-	return same
-}
-
-// encodable returns a copy of an object as etcd would return it: for example, without fractions of seconds.
-func encodable(o runtime.Object) (runtime.Object, error) {
-	if u, ok := o.(*unstructured.Unstructured); ok {
-		return u.DeepCopy(), nil
+// store encodes an object without a version, and decodes it as etcd would return it: for example, with the defaults of
+// definitions, and without fractions of seconds.
+func (r *resource) store(o runtime.Object) (*stored, error) {
+	if r.codec != nil {
+		content, err := runtime.Encode(r.codec, o)
+		if err != nil {
+			return nil, fmt.Errorf("encode %T: %w", o, err)
+		}
+		decoded, err := runtime.Decode(r.codec, content)
+		if err != nil {
+			return nil, fmt.Errorf("decode %T: %w", o, err)
+		}
+		return &stored{decoded, content, time.Now()}, nil
 	}
 	type message interface {
+		runtime.Object
 		Marshal() ([]byte, error)
 		Unmarshal([]byte) error
+	}
+	newStored := r.newObject
+	if r.toStored != nil {
+		o, newStored = r.toStored(o), r.newStored
 	}
 	from, ok := o.(message)
 	if !ok {
@@ -336,22 +353,19 @@ func encodable(o runtime.Object) (runtime.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", o, err)
 	}
-	to, ok := reflect.New(reflect.TypeOf(o).Elem()).Interface().(message)
-	if !ok {
-		return nil, errors.New("unreachable: it has the same type")
-	}
+	to := newStored().(message) //nolint:errcheck,forcetypeassert // it has the same type
 	if err := to.Unmarshal(content); err != nil {
 		return nil, fmt.Errorf("decode %T: %w", o, err)
 	}
-	return to.(runtime.Object), nil //nolint:errcheck,forcetypeassert // it has the same type
+	return &stored{to, content, time.Now()}, nil
 }
 
-// copyInto sets an object of a handler.
+// copyInto sets an object of a handler to one that nobody else has.
 func copyInto(out, from runtime.Object) error {
 	if out == nil {
 		return nil
 	}
-	into, value := reflect.ValueOf(out).Elem(), reflect.ValueOf(from.DeepCopyObject()).Elem()
+	into, value := reflect.ValueOf(out).Elem(), reflect.ValueOf(from).Elem()
 	if into.Type() != value.Type() {
 		return fmt.Errorf("%T can't become %T", from, out)
 	}

@@ -6,8 +6,12 @@ package apiserver
 import (
 	"context"
 	"reflect"
+	"slices"
+	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -65,18 +69,36 @@ func (s strategy) PrepareForCreate(_ context.Context, o runtime.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		o.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort}
+		admitPod(&o.Spec)
+	case *appsv1.DaemonSet:
+		countTemplate(o, 1)
 	case *corev1.Namespace:
 		o.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
 		o.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
+	case *corev1.Node: // an admission plugin
+		o.Spec.Taints = append(o.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+	case *discoveryv1.EndpointSlice:
+		o.Generation = 1
 	}
 }
 
 // PrepareForUpdate implements [rest.RESTUpdateStrategy].
 func (s strategy) PrepareForUpdate(_ context.Context, o, old runtime.Object) {
+	if is, ok := o.(*discoveryv1.EndpointSlice); ok {
+		countSlice(is, old.(*discoveryv1.EndpointSlice)) //nolint:errcheck,forcetypeassert // it has the same type
+	}
 	if s.shape == plain {
 		return
 	}
 	part(o, "Status").Set(part(old, "Status"))
+	if is, ok := o.(*appsv1.DaemonSet); ok {
+		was := old.(*appsv1.DaemonSet) //nolint:errcheck,forcetypeassert // it has the same type
+		count, _ := strconv.Atoi(was.Annotations[appsv1.DeprecatedTemplateGeneration])
+		if !equality.Semantic.DeepEqual(is.Spec.Template, was.Spec.Template) {
+			count++
+		}
+		countTemplate(is, count)
+	}
 	if _, ok := o.(*corev1.Namespace); ok {
 		part(o, "Spec").Set(part(old, "Spec")) // only finalizers, which have their own subresource
 	}
@@ -86,6 +108,38 @@ func (s strategy) PrepareForUpdate(_ context.Context, o, old runtime.Object) {
 			panic(err) // it is an object
 		}
 		generationOf(o, m.GetGeneration()+1)
+	}
+}
+
+// countTemplate sets the annotation for the generation of a DaemonSet's template.
+func countTemplate(o *appsv1.DaemonSet, count int) {
+	if o.Annotations == nil {
+		o.Annotations = map[string]string{}
+	}
+	o.Annotations[appsv1.DeprecatedTemplateGeneration] = strconv.Itoa(count)
+}
+
+// admitPod is what admission plugins that are on by default add to a pod.
+func admitPod(spec *corev1.PodSpec) {
+	if spec.PriorityClassName == "" {
+		setPointer(&spec.Priority, 0)
+		setPointer(&spec.PreemptionPolicy, corev1.PreemptLowerPriority)
+	}
+	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		tolerated := slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool {
+			return (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
+		})
+		if !tolerated {
+			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))})
+		}
+	}
+}
+
+// countSlice sets the generation of an EndpointSlice, which counts changes of all but the metadata.
+func countSlice(is, was *discoveryv1.EndpointSlice) {
+	is.Generation = was.Generation
+	if !equality.Semantic.DeepEqual(is.Endpoints, was.Endpoints) || !equality.Semantic.DeepEqual(is.Ports, was.Ports) {
+		is.Generation++
 	}
 }
 

@@ -204,6 +204,10 @@ func (s *Server) handler(info *request.RequestInfo) http.HandlerFunc {
 	switch {
 	case !info.IsResourceRequest:
 		return s.handlers.discover
+	case group == reviewResource.GroupResource() && info.APIVersion == reviewResource.Version:
+		return s.handlers.reviews
+	case s.handlers.resources[group] == nil || s.handlers.builtins[group] != nil && s.handlers.builtins[group].scope.Kind.Version != info.APIVersion:
+		return s.handlers.serveUnknown
 	case s.handlers.builtins[group] != nil:
 		return s.handlers.builtins[group].ServeHTTP
 	default:

@@ -75,7 +75,7 @@ func (w *watcher) begin(caller caller, version uint64) {
 		c := s.at(w.r.prefix, at)
 		for _, k := range c.keys {
 			if w.covers(k) && w.matches(c.objects[k]) {
-				w.queue = append(w.queue, watch.Event{Type: watch.Added, Object: c.objects[k].DeepCopyObject()})
+				w.queue = append(w.queue, watch.Event{Type: watch.Added, Object: w.r.show(c.objects[k])})
 			}
 		}
 		w.after = at
@@ -101,11 +101,11 @@ func (w *watcher) covers(key string) bool {
 	return key == w.key || !w.exact && strings.HasPrefix(key, w.key)
 }
 
-func (w *watcher) matches(o runtime.Object) bool {
+func (w *watcher) matches(o *stored) bool {
 	if o == nil {
 		return false
 	}
-	matches, err := w.options.Predicate.Matches(o)
+	matches, err := w.options.Predicate.Matches(o.Object)
 	return err == nil && matches
 }
 
@@ -118,11 +118,11 @@ func (w *watcher) add(c change) {
 	was, is := w.matches(c.before), w.matches(c.after)
 	switch {
 	case is && was:
-		w.push(watch.Modified, c.after.DeepCopyObject())
+		w.push(watch.Modified, w.r.show(c.after))
 	case is:
-		w.push(watch.Added, c.after.DeepCopyObject())
+		w.push(watch.Added, w.r.show(c.after))
 	case was:
-		last := c.before.DeepCopyObject()
+		last := w.r.show(c.before)
 		setVersion(last, c.version)
 		w.push(watch.Deleted, last)
 	}

@@ -77,6 +77,14 @@ var Faults = []FaultKind{
 		Begin: network(simulation.Refusing),
 	},
 	{
+		Name: "a restart of the API server, which forgets what it sent", Targets: nobody,
+		Begin: func(_ context.Context, c *Cluster, _ Fault, _ simulation.Event) error {
+			c.API.Compact()
+			c.API.EndWatches()
+			return nil
+		},
+	},
+	{
 		Name: "a daemon that is down", Targets: nodes, Shortest: time.Second, Longest: 10 * time.Minute,
 		Begin: func(_ context.Context, c *Cluster, f Fault, _ simulation.Event) error {
 			n := c.node(f.Target)
