@@ -73,7 +73,10 @@ var breaks = map[string]func(*Cluster){
 	keptPrograms.Name: func(c *Cluster) {
 		c.load(object.Name, "f", simulation.Uplink)
 		c.rest()
-		c.node("n1").Daemon.Forget()
+		daemon := c.node("n1").Daemon
+		if _, err := daemon.Unload(context.Background(), &gobpfman.UnloadRequest{Id: daemon.Programs()[0].ID}); err != nil {
+			c.tb.Fatal(err)
+		}
 		c.load(object.Name, "f", simulation.Uplink)
 		c.rest()
 	},
