@@ -57,16 +57,17 @@ opm: ## Install opm to bin/; `make catalog` then validates with it.
 
 ##@ Development
 
+# What writes the lists of kinds compiles with the DeepCopy methods of a new one.
 .PHONY: manifests
-manifests: $(LOCALBIN)/controller-gen ## Generate the CustomResourceDefinitions and the ClusterRoles for users from apis/v1alpha1.
+manifests: $(LOCALBIN)/controller-gen generate-deepcopy ## Generate definitions, the ClusterRoles for users, and lists of kinds from apis/v1alpha1.
+	go run ./hack/kinds lists
 	$(GENERATE) $< crd paths=./v1alpha1 output:crd:dir=../config/crd/bases
-	$(GENERATE) go run ./internal/userroles >../config/rbac/users/roles.yaml
+	go run ./hack/kinds chart
 
-# The order matters: clients need apply configurations, and informers need clients and listers.
+# The order matters: informers need clients and listers.
 .PHONY: generate
 generate: manifests ## Generate all generated code and manifests.
-	$(MAKE) generate-deepcopy generate-register
-	$(MAKE) generate-apply-configurations
+	$(MAKE) generate-register
 	$(MAKE) generate-typed-clients generate-typed-listers
 	$(MAKE) generate-typed-informers generate-reference generate-remedies
 
@@ -82,7 +83,7 @@ generate-register: $(LOCALBIN)/register-gen ## Generate the registration of the 
 generate-typed-clients: $(LOCALBIN)/client-gen ## Generate the clientset and its fake (apis/client/clientset).
 	rm -rf apis/client/clientset
 	$(GENERATE) $< $(BOILERPLATE) --clientset-name clientset --output-dir client --output-pkg $(APIS)/client \
-		--input-base "" --input $(APIS)/v1alpha1 --apply-configuration-package $(APIS)/client/applyconfiguration
+		--input-base "" --input $(APIS)/v1alpha1
 
 .PHONY: generate-typed-listers
 generate-typed-listers: $(LOCALBIN)/lister-gen ## Generate the listers (apis/client/listers).

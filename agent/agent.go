@@ -146,7 +146,7 @@ func newChanges(config *rest.Config, o Options, node Node) (*confirm.Changes, er
 	if err != nil {
 		return nil, err
 	}
-	changes := &confirm.Changes{Limit: o.Confirm, Ask: asker.Ask, Uptime: node.Uptime}
+	changes := &confirm.Changes{Limit: o.Confirm, Ask: asker.Ask, Prepare: asker.Prepare, Uptime: node.Uptime}
 	return changes, changes.Open(dir, node.Proc)
 }
 

@@ -125,7 +125,7 @@ func halted(s *apiServer) {
 }
 
 // A restarted operator decides nothing from what it hasn't listed yet: in a cluster where nothing changes, it writes
-// nothing, whichever list comes late.
+// nothing, no matter which list is late.
 func TestRestartWithLateLists(t *testing.T) {
 	const long = 5 * time.Minute
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// source is the device in the mount table. The daemon of v0.6.0 only recognises
+// source is the device in the mount table. The daemon of v0.6.0 only recognizes
 // a BPF file system by this source. With any other source, it mounts another one
 // over it, in its own mount namespace.
 const source = "none"

@@ -58,7 +58,7 @@ func TestMount(t *testing.T) {
 			t.Errorf("mounted: %v, %v", mounted, err)
 		}
 		lines := mounts(t, dir)
-		// The daemon recognises the source "none".
+		// The daemon recognizes the source "none".
 		if len(lines) != 1 || !strings.HasPrefix(lines[0], "none "+dir+" bpf ") {
 			t.Errorf("mounts %q", lines)
 		}

@@ -16,7 +16,7 @@ type Files struct {
 	Object, Adapted *os.File
 }
 
-// Create returns files for a new object. Callers must discard them, also after Put.
+// Create returns files for a new object. Callers must discard them, even after Put.
 func (s *Store) Create() (files *Files, err error) {
 	files = &Files{}
 	defer func() {

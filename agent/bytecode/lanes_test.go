@@ -37,7 +37,7 @@ var silent = taking(timeout)
 func always() bool { return true }
 
 // Hosts that don't respond only delay themselves: another host's image is read immediately,
-// also if its registry isn't nearby, and all of them get their whole time in the end.
+// even if its registry isn't nearby, and all of them get their whole time in the end.
 func TestSilentHosts(t *testing.T) {
 	for name, c := range map[string]struct {
 		hosts, images int // silent hosts, and images of each

@@ -547,7 +547,60 @@ func TestReadsOfANamespaceAreBounded(t *testing.T) {
 	})
 }
 
-// If a read gives way because the namespace that started it has too many slow ones, a namespace that has not can start it.
+// An owner that was told that there is a place gets it, although others ask before it does. The place of one that doesn't
+// come is free after a while.
+func TestPlacesAreKeptForThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRuns()
+		var end []chan struct{}
+		told := map[string]bool{}
+		join := func(name string) (started bool, since time.Time) {
+			done, owner := make(chan struct{}), program.Key{Namespace: "a", Name: name}
+			before := s.of("a").reading[fast]
+			_, since = s.join(t.Context(), owner, &run{key: name}, func(context.Context) (Bytecode, error) {
+				<-done
+				return Bytecode{}, nil
+			}, func() { told[name] = true })
+			if started = s.of("a").reading[fast] > before; started {
+				end = append(end, done)
+			}
+			return started, since
+		}
+		for n := range maxReading {
+			join(fmt.Sprint(n))
+		}
+		begin := time.Now()
+		join("first")
+		join("second")
+		<-time.After(time.Second)
+		close(end[0])
+		synctest.Wait()
+		if started, _ := join("third"); started || !told["first"] || told["second"] {
+			t.Errorf("one that asks for the first time got the place: %v, told %v", started, told)
+		}
+		if started, since := join("first"); !started || !since.Equal(time.Now()) {
+			t.Errorf("the first one got its place: %v", started)
+		}
+		close(end[1])
+		synctest.Wait()
+		if started, _ := join("third"); started || !told["second"] {
+			t.Errorf("the place of the second one was taken: %v, told %v", started, told)
+		}
+		<-time.After(2 * holds)
+		if started, since := join("third"); !started {
+			t.Errorf("the place of one that doesn't come isn't free, since %s", since.Sub(begin))
+		}
+		for _, done := range end[2:] {
+			close(done)
+		}
+		synctest.Wait()
+		if len(s.namespaces) != 1 || len(s.of("a").waiting[fast]) > 0 {
+			t.Errorf("%+v waits", s.of("a").waiting)
+		}
+	})
+}
+
+// If a read gives way because the namespace that started it has too many slow ones, a namespace that hasn't can start it.
 func TestAReadThatGivesWay(t *testing.T) {
 	s := newRuns()
 	told := map[string]bool{}

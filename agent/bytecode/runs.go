@@ -79,6 +79,8 @@ type waiter struct {
 	owner program.Key
 	since time.Time
 	later func()
+	// told is when the owner was told that there is a place, which is kept for it for a while. It is zero before.
+	told time.Time
 }
 
 func newRuns() *runs {
@@ -107,9 +109,10 @@ func (s *runs) join(ctx context.Context, owner program.Key, wanted *run, read fu
 		if r.done {
 			return r, time.Time{}
 		}
-	case n.reading[wanted.speed] >= maxReading:
-		return nil, n.wait(wanted.speed, waiter{owner, time.Now(), later})
+	case n.free(wanted.speed, owner) <= 0:
+		return nil, n.wait(wanted.speed, waiter{owner: owner, since: time.Now(), later: later})
 	default:
+		n.leave(wanted.speed, owner)
 		r = wanted
 		r.started, r.namespace, r.waiting, r.later = time.Now(), owner.Namespace, 1, map[program.Key]func(){}
 		s.byKey[r.key] = r
@@ -127,10 +130,26 @@ func (s *runs) join(ctx context.Context, owner program.Key, wanted *run, read fu
 	return nil, r.started
 }
 
+// free returns the number of places that an owner can take. It doesn't count those that are kept for others.
+func (n *namespaceRuns) free(speed speed, owner program.Key) int {
+	n.waiting[speed] = slices.DeleteFunc(n.waiting[speed], waiter.expired)
+	free := maxReading - n.reading[speed]
+	for _, w := range n.waiting[speed] {
+		if !w.told.IsZero() && w.owner != owner {
+			free--
+		}
+	}
+	return free
+}
+
+// expired reports whether an owner that was told hasn't come, for example because its object was deleted.
+func (w waiter) expired() bool { return !w.told.IsZero() && time.Since(w.told) > holds }
+
 // wait has an owner wait for a place, unless it does already, and returns since when it does.
 func (n *namespaceRuns) wait(speed speed, w waiter) time.Time {
 	i := slices.IndexFunc(n.waiting[speed], func(other waiter) bool { return other.owner == w.owner })
 	if i >= 0 {
+		n.waiting[speed][i].told = time.Time{} // a read from a registry that is slow took its place
 		return n.waiting[speed][i].since
 	}
 	if w.later != nil && len(n.waiting[speed]) < maxWaiting {
@@ -139,14 +158,22 @@ func (n *namespaceRuns) wait(speed speed, w waiter) time.Time {
 	return w.since
 }
 
-// next removes those who wait for a place that is free now, and returns how to tell them.
+// leave ends the wait of an owner, if it waits.
+func (n *namespaceRuns) leave(speed speed, owner program.Key) {
+	n.waiting[speed] = slices.DeleteFunc(n.waiting[speed], func(w waiter) bool { return w.owner == owner })
+}
+
+// next keeps places that are free now for those who have waited for the longest time, and returns how to tell them.
 func (n *namespaceRuns) next(speed speed) []func() {
 	var tell []func()
-	free := min(maxReading-n.reading[speed], len(n.waiting[speed]))
-	for _, w := range n.waiting[speed][:free] {
-		tell = append(tell, w.later)
+	free := n.free(speed, program.Key{})
+	for i := range n.waiting[speed] {
+		if w := &n.waiting[speed][i]; free > 0 && w.told.IsZero() {
+			tell = append(tell, w.later)
+			w.told = time.Now()
+			free--
+		}
 	}
-	n.waiting[speed] = slices.Delete(n.waiting[speed], 0, free)
 	return tell
 }
 
@@ -180,7 +207,7 @@ func (s *runs) end(r *run, found Bytecode, err error) []func() {
 	for owner, later := range r.later {
 		if errors.Is(err, errCrowded) {
 			others := s.of(owner.Namespace)
-			others.wait(slow, waiter{owner, r.started, later})
+			others.wait(slow, waiter{owner: owner, since: r.started, later: later})
 			tell = append(tell, others.next(slow)...)
 		} else {
 			tell = append(tell, later)
@@ -200,6 +227,9 @@ func (s *runs) end(r *run, found Bytecode, err error) []func() {
 // forget removes results that are too old, or too many for their namespaces.
 func (s *runs) forget() {
 	for name, n := range s.namespaces {
+		for speed := range n.waiting {
+			n.waiting[speed] = slices.DeleteFunc(n.waiting[speed], waiter.expired)
+		}
 		for len(n.done) > 0 && (len(n.done) > maxResults || time.Now().After(n.done[0].until)) {
 			if old := n.done[0]; s.byKey[old.key] == old {
 				delete(s.byKey, old.key)

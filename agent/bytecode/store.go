@@ -29,7 +29,7 @@ import (
 const Dir = "/var/lib/bpfman/bytecode"
 
 // Store keeps eBPF objects on the node's disk, so that programs can be loaded without a
-// registry, also after a reboot. The daemon loads them from there: their paths contain
+// registry, even after a reboot. The daemon loads them from there: their paths contain
 // the image and its digest, so that `bpfman list` on the node shows what a program is.
 //
 //	images/<repository>@<digest of the manifest>.o          the image's object, without debug sections
@@ -69,8 +69,8 @@ const (
 	objectMode = 0o444
 	recordMode = 0o600
 
-	// newPrefix is the prefix of the names of objects that are being read. If the agent
-	// crashes, they are removed after abandoned.
+	// newPrefix is the prefix of the names of objects that are being read. Those of files that are being written begin with
+	// a dot (renameio). If the agent crashes, they are removed after abandoned.
 	newPrefix = "new-"
 	abandoned = time.Hour
 
@@ -169,19 +169,24 @@ func (s *Store) base(image Image) (string, error) {
 // Put stores an image's object, which was written to files of Create, and removes others
 // if there is no space. It returns the path of what the daemon loads.
 func (s *Store) Put(image Image, files *Files, object reader.Object) (path string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	base, err := s.base(image)
-	defer func() {
-		if err == nil {
-			return
-		}
+	if err == nil {
+		path, err = s.move(base, files, object)
+	}
+	if err != nil {
 		err = fmt.Errorf("store image %s: %w", image.Reference, err)
 		if _, kept := s.ImageObject(image); base != "" && !kept { // files without a record can't be used
 			err = errors.Join(err, s.remove(base))
 		}
-	}()
-	if err != nil {
 		return "", err
 	}
+	return path, nil
+}
+
+// move moves files to where those of an image are, and writes its record.
+func (s *Store) move(base string, files *Files, object reader.Object) (path string, err error) {
 	if err := isWritten(files.Object, object.Digest, object.Size); err != nil {
 		return "", err
 	}
@@ -192,8 +197,6 @@ func (s *Store) Put(image Image, files *Files, object reader.Object) (path strin
 		}
 		size += object.Adapted.Size
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.makeRoom(base, size); err != nil {
 		return "", err
 	}
@@ -372,12 +375,25 @@ func (s *Store) images() []Image {
 	return s.Used()
 }
 
-// Open removes what a crash has left.
+// Open removes what a crash has left, also of what others keep in its directory.
 func (s *Store) Open() error {
-	left, err := filepath.Glob(filepath.Join(s.Dir, newPrefix+"*"))
-	for _, file := range left {
-		if info, failed := os.Stat(file); failed == nil && time.Since(info.ModTime()) > abandoned {
-			err = errors.Join(err, os.Remove(file))
+	var left []string
+	err := filepath.WalkDir(s.Dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // another agent has removed it since
+		case err != nil || entry.IsDir():
+			return err
+		}
+		writing := strings.HasPrefix(entry.Name(), newPrefix) && filepath.Dir(path) == s.Dir || strings.HasPrefix(entry.Name(), ".")
+		if info, failed := entry.Info(); writing && failed == nil && time.Since(info.ModTime()) > abandoned {
+			left = append(left, path)
+		}
+		return nil
+	})
+	for _, path := range left {
+		if failed := os.Remove(path); !errors.Is(failed, fs.ErrNotExist) {
+			err = errors.Join(err, failed)
 		}
 	}
 	if err != nil {

@@ -183,7 +183,7 @@ func TestStoreReplacesObjects(t *testing.T) {
 }
 
 // What the daemon loads is stored beside the image's object if it is another one. It is only for its kernel and this
-// version of bpfman, and can be made again from the image's object at any time, also after a crash.
+// version of bpfman, and can be made again from the image's object at any time, even after a crash.
 func TestStoreKeepsAdaptedObjects(t *testing.T) {
 	image := named("quay.io/a")
 	s := &Store{Dir: t.TempDir(), Limit: 1000, Kernel: "6.1"}
@@ -604,6 +604,17 @@ func TestOpenAndClear(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	changes := filepath.Join(s.Dir, "changes")
+	if err := os.Mkdir(changes, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var written []string
+	for _, dir := range []string{filepath.Join(s.Dir, imagesDir, "quay.io"), filepath.Join(s.Dir, referencesDir), changes} {
+		written = append(written, filepath.Join(dir, ".record.json123"))
+		if err := os.WriteFile(written[len(written)-1], nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	past := time.Now().Add(-abandoned - time.Minute)
 	err = filepath.WalkDir(s.Dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && path != reading.Object.Name() && path != reading.Adapted.Name() && !entry.IsDir() {
@@ -617,8 +628,10 @@ func TestOpenAndClear(t *testing.T) {
 	if err := s.Open(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(left.Object.Name()); !os.IsNotExist(err) {
-		t.Errorf("%s stayed: %v", left.Object.Name(), err)
+	for _, file := range append(written, left.Object.Name()) {
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("%s stayed: %v", file, err)
+		}
 	}
 	if got := len(files(t, s.Dir)); got != kept+2 {
 		t.Errorf("%d files, want %d", got, kept+2)
@@ -701,6 +714,28 @@ func TestTwoStores(t *testing.T) {
 	for _, file := range files(t, dir) {
 		if strings.Contains(file, newPrefix) {
 			t.Errorf("%s is left", file)
+		}
+	}
+}
+
+// What a read that failed leaves is removed, but not what another read of the image stores at the same time.
+func TestPutWhileAnotherFails(t *testing.T) {
+	const rounds = 100
+	for n := range rounds {
+		s := stocked(t, 1<<20)
+		image := named("quay.io/x")
+		var failing sync.WaitGroup
+		for range 4 {
+			failing.Go(func() {
+				if _, err := put(t, s, image, "another", described("an object")); err == nil {
+					t.Error("stored another object")
+				}
+			})
+		}
+		_, err := put(t, s, image, "an object", described("an object"))
+		failing.Wait()
+		if _, _, there := s.Object(image); err != nil || !there {
+			t.Fatalf("round %d: %v, stored: %v", n, err, there)
 		}
 	}
 }

@@ -79,31 +79,61 @@ func NewAsker(config *rest.Config, file string) (*Asker, error) {
 }
 
 // Ask sends requests over new connections. On a node with an API server, a response of that one doesn't show that the network
-// works. If there are others, one of them must respond.
+// works. If there are others, one of them must respond, unless they didn't before the change either: see Prepare.
 func (a *Asker) Ask(ctx context.Context) Response {
 	a.reload(ctx)
 	peers := a.known.peers()
-	var listed Response
-	responses := make([]Response, len(peers))
 	enough, stop := context.WithCancel(ctx)
 	defer stop()
+	var listed Response
 	var asking sync.WaitGroup
 	asking.Go(func() { listed = a.list(enough) })
-	for n, peer := range peers {
+	response := a.versions(enough, peers, stop)
+	asking.Wait()
+	switch {
+	case len(peers) == 0 && len(a.known.peers()) > 0: // listed for the first time
+		return a.Ask(ctx)
+	case response != Silent:
+		a.known.setHeard(ctx, true)
+	case len(peers) == 0 || !a.known.hasHeard():
+		return listed
+	}
+	return response
+}
+
+// Prepare finds out whether other API servers respond to a node with one, before a change can prevent it. On networks on which
+// control plane nodes can't reach each other's API server, no change would be confirmed. Unchanged reports whether no change
+// has begun when the requests have ended: then their silence says nothing.
+func (a *Asker) Prepare(ctx context.Context, unchanged func() bool) {
+	a.reload(ctx)
+	if !a.known.listed() {
+		a.list(ctx)
+	}
+	peers := a.known.peers()
+	if len(peers) == 0 {
+		return
+	}
+	enough, stop := context.WithCancel(ctx)
+	defer stop()
+	if heard := a.versions(enough, peers, stop) != Silent; heard || ctx.Err() == nil && unchanged() {
+		a.known.setHeard(ctx, heard)
+	}
+}
+
+// versions requests the versions of API servers, and returns the best response. It calls enough when one has responded, which
+// ends ctx.
+func (a *Asker) versions(ctx context.Context, servers []string, enough func()) Response {
+	responses := make([]Response, 1+len(servers)) // the first one is that of nobody
+	var asking sync.WaitGroup
+	for n, server := range servers {
 		asking.Go(func() {
-			if responses[n] = a.version(enough, peer); responses[n] == Responded {
-				stop()
+			if responses[1+n] = a.version(ctx, server); responses[1+n] == Responded {
+				enough()
 			}
 		})
 	}
 	asking.Wait()
-	switch {
-	case len(peers) > 0:
-		return slices.Max(responses)
-	case len(a.known.peers()) > 0: // listed for the first time
-		return a.Ask(ctx)
-	}
-	return listed
+	return slices.Max(responses)
 }
 
 // reload reads the files of the TLS configuration again. Certificates are replaced while the agent runs.

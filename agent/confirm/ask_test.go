@@ -238,46 +238,96 @@ func TestAuthorityIsReplaced(t *testing.T) {
 func TestServerOnThisNode(t *testing.T) {
 	cluster := newAuthority(t)
 	type peer struct {
-		serve          http.HandlerFunc
-		silent, closed bool
+		serve                   http.HandlerFunc
+		silent, closed, unheard bool
 	}
 	for name, test := range map[string]struct {
 		peers []peer
 		want  Response
 	}{
-		"is the only one":            {nil, Responded},
-		"another one responds":       {[]peer{{serve: status(http.StatusUnauthorized)}}, Responded},
-		"the other one is silent":    {[]peer{{silent: true}}, Silent},
-		"the other one refuses":      {[]peer{{closed: true}}, Reached},
-		"one of two others responds": {[]peer{{closed: true}, {serve: status(http.StatusOK)}}, Responded},
+		"is the only one":                           {nil, Responded},
+		"another one responds":                      {[]peer{{serve: status(http.StatusUnauthorized)}}, Responded},
+		"the other one is silent":                   {[]peer{{silent: true}}, Silent},
+		"the other one refuses":                     {[]peer{{closed: true}}, Reached},
+		"one of two others responds":                {[]peer{{closed: true}, {serve: status(http.StatusOK)}}, Responded},
+		"the other one has never responded":         {[]peer{{silent: true, unheard: true}}, Responded},
+		"the other one responds for the first time": {[]peer{{serve: status(http.StatusOK), unheard: true}}, Responded},
+		"one of two others has never responded":     {[]peer{{silent: true, unheard: true}, {silent: true}}, Silent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			own := cluster.start(anyPort, time.Now().Add(time.Hour))
 			all := []netip.AddrPort{own.addr()}
-			var silent []*apiServer
+			var servers, silent []*apiServer
 			for n, p := range test.peers {
 				s := cluster.start(fmt.Sprintf("127.0.0.%d:%d", n+2, own.addr().Port()), time.Now().Add(time.Hour))
 				all = append(all, s.addr())
-				switch {
-				case p.closed:
-					s.Close()
-				case p.silent:
-					silent = append(silent, s)
-				default:
-					s.serves(p.serve)
+				if p.unheard {
+					s.serves(breaks)
 				}
+				defer func() { s.Close() }()
+				servers = append(servers, s)
 			}
 			own.serves(lists(all...))
 			file := filepath.Join(t.TempDir(), "servers")
-			for range 2 {
-				a := asker(t, client(t, own, cluster.pem()), file)
-				a.known.local = func() ([]net.Addr, error) {
-					return []net.Addr{&net.IPNet{IP: net.IPv4(127, 0, 0, 1), Mask: net.CIDRMask(8, 32)}}, nil
+			onThisNode(asker(t, client(t, own, cluster.pem()), file)).Prepare(t.Context(), func() bool { return true })
+			for n, p := range test.peers {
+				switch {
+				case p.closed:
+					servers[n].Close()
+				case p.silent && p.unheard: // it breaks connections
+				case p.silent:
+					silent = append(silent, servers[n])
+				default:
+					servers[n].serves(p.serve)
 				}
+			}
+			for range 2 {
+				a := onThisNode(asker(t, client(t, own, cluster.pem()), file))
 				expect(t, a, test.want, silent...)
 				own.serves(status(http.StatusInternalServerError)) // the list is known from now on
 			}
 		})
+	}
+}
+
+// breaks ends a connection without a response.
+func breaks(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+// onThisNode has the API server at 127.0.0.1 be that of the node.
+func onThisNode(a *Asker) *Asker {
+	a.known.local = func() ([]net.Addr, error) {
+		return []net.Addr{&net.IPNet{IP: net.IPv4(127, 0, 0, 1), Mask: net.CIDRMask(8, 32)}}, nil
+	}
+	return a
+}
+
+// Where control plane nodes can't reach each other's API servers, those don't count. What is found out during a change says
+// nothing about that.
+func TestServersThatCannotReachEachOther(t *testing.T) {
+	cluster := newAuthority(t)
+	own := cluster.start(anyPort, time.Now().Add(time.Hour))
+	other := cluster.start(fmt.Sprintf("127.0.0.2:%d", own.addr().Port()), time.Now().Add(time.Hour))
+	own.serves(lists(own.addr(), other.addr()))
+	a := onThisNode(asker(t, client(t, own, cluster.pem()), ""))
+	settled, changing := func() bool { return true }, func() bool { return false }
+	for _, step := range []struct {
+		name      string
+		serve     http.HandlerFunc
+		unchanged func() bool
+		want      Response
+	}{
+		{"never heard", breaks, settled, Responded},
+		{"heard", status(http.StatusOK), settled, Silent},
+		{"silent during a change", breaks, changing, Silent},
+		{"silent without a change", breaks, settled, Responded},
+		{"heard during a change", status(http.StatusOK), changing, Silent},
+	} {
+		other.serves(step.serve)
+		a.Prepare(t.Context(), step.unchanged)
+		other.serves(breaks)
+		if got := a.Ask(t.Context()); got != step.want {
+			t.Errorf("%s: the response is %d, not %d", step.name, got, step.want)
+		}
 	}
 }
 
@@ -301,10 +351,7 @@ func TestServerIsAdded(t *testing.T) {
 	own := cluster.start(anyPort, time.Now().Add(time.Hour))
 	first := cluster.start(fmt.Sprintf("127.0.0.2:%d", own.addr().Port()), time.Now().Add(time.Hour))
 	own.serves(lists(own.addr(), first.addr()))
-	a := asker(t, client(t, own, cluster.pem()), "")
-	a.known.local = func() ([]net.Addr, error) {
-		return []net.Addr{&net.IPNet{IP: net.IPv4(127, 0, 0, 1), Mask: net.CIDRMask(8, 32)}}, nil
-	}
+	a := onThisNode(asker(t, client(t, own, cluster.pem()), ""))
 	expect(t, a, Responded)
 	first.Close()
 	second := cluster.start(fmt.Sprintf("127.0.0.3:%d", own.addr().Port()), time.Now().Add(time.Hour))

@@ -464,6 +464,34 @@ func TestForgotten(t *testing.T) {
 	})
 }
 
+// An object can be deleted while its change is being rolled back. Its programs may have been loaded again then, so the next
+// pass, which unloads them, follows.
+func TestDeletedDuringARollback(t *testing.T) {
+	node(t, func(w *world) {
+		w.attach(w.version("good"), "d1")
+		w.pass(limit)
+		w.responds = func() Response { return Silent }
+		v := w.version("bad")
+		undo, changed := w.changes.Undo, 0
+		w.changes.Undo = func(ctx context.Context, all map[program.Key]*Version) map[program.Key]error {
+			if err := w.changes.Forget(key); err != nil {
+				w.t.Error(err)
+			}
+			failed := undo(ctx, all)
+			w.Lock()
+			defer w.Unlock()
+			changed = w.changed
+			return failed
+		}
+		w.attach(v, "d2")
+		w.pass(2 * limit)
+		if len(w.undone) != 1 || w.changed <= changed || len(w.changes.Keys()) > 0 {
+			w.t.Errorf("undone %q, %d passes afterwards, recorded are %v", w.undone, w.changed-changed, w.changes.Keys())
+		}
+		w.runs(v, "it")
+	})
+}
+
 // A damaged record is removed.
 func TestDamaged(t *testing.T) {
 	node(t, func(w *world) {
@@ -544,7 +572,7 @@ func TestClockIsSet(t *testing.T) {
 						w.t.Fatal("it is undone too early")
 					}
 				}
-				w.pass(2 * time.Second)
+				w.pass(2*time.Second + 2*patience) // some requests
 				if len(w.undone) != 1 || w.undone[0] != "good of d1" {
 					w.t.Fatalf("undone %q", w.undone)
 				}
@@ -769,6 +797,32 @@ func TestStoppedBeyondTheLimit(t *testing.T) {
 	}
 }
 
+// An agent that was stopped beyond the time limit doesn't believe a single request without a response.
+func TestSingleSilentRequest(t *testing.T) {
+	for silent, undone := range map[int]bool{1: false, 3: false, 100: true} {
+		node(t, func(w *world) {
+			v := w.version("good")
+			w.attach(v, "d")
+			w.stop()
+			w.pass(10 * limit)
+			asked := 0
+			w.responds = func() Response {
+				if asked++; asked > silent {
+					return Responded
+				}
+				return Silent
+			}
+			w.start()
+			w.pass(time.Second / 2)
+			w.attach(v, "d")
+			w.pass(limit / 2)
+			if got := len(w.undone) > 0; got != undone {
+				w.t.Errorf("after %d silent requests, undone: %v", silent, got)
+			}
+		})
+	}
+}
+
 // A part that was attached stays unconfirmed while further attempts fail.
 func TestAttemptsBeforeAResponse(t *testing.T) {
 	node(t, func(w *world) {
@@ -933,6 +987,39 @@ func TestConfirmedOnAFullDisk(t *testing.T) {
 		w.runs(v, "it")
 		if len(w.undone) > 0 {
 			w.t.Errorf("undone %q", w.undone)
+		}
+	})
+}
+
+// While no version waits for a response, it is found out from time to time who responds.
+func TestPrepared(t *testing.T) {
+	node(t, func(w *world) {
+		w.stop()
+		w.pass(0)
+		prepared, stays := 0, false
+		w.changes.Prepare = func(_ context.Context, unchanged func() bool) {
+			w.Lock()
+			defer w.Unlock()
+			prepared++
+			stays = unchanged()
+		}
+		w.responds = func() Response { return Reached } // the version stays open
+		w.attach(w.version("good"), "d1")
+		ctx, stop := context.WithCancel(w.t.Context())
+		defer stop()
+		go func() { _ = w.changes.Run(ctx) }()
+		w.pass(limit)
+		if prepared != 0 {
+			w.t.Errorf("prepared %d times while a version is tried", prepared)
+		}
+		w.responds = func() Response { return Responded }
+		w.pass(limit)
+		if prepared != 1 || !stays {
+			w.t.Errorf("prepared %d times, unchanged: %v", prepared, stays)
+		}
+		w.pass(2 * prepareAgain)
+		if prepared < 2 || prepared > 3 {
+			w.t.Errorf("prepared %d times", prepared)
 		}
 	})
 }

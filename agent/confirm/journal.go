@@ -91,7 +91,11 @@ func (j *journal) sync() error {
 }
 
 func (j *journal) remove(key program.Key) error {
-	if err := os.Remove(j.path(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := os.Remove(j.path(key))
+	if err == nil {
+		err = j.sync()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the record of %s: %w", key, err)
 	}
 	return nil

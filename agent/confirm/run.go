@@ -18,6 +18,7 @@ func (c *Changes) Run(ctx context.Context) error {
 		c.ask(ctx) // the last response that an earlier process recorded can be old, and so can a deadline
 	}
 	for {
+		c.prepare(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -28,12 +29,34 @@ func (c *Changes) Run(ctx context.Context) error {
 	}
 }
 
+// prepare calls Prepare if that is due and no version waits for a response.
+func (c *Changes) prepare(ctx context.Context) {
+	if c.Prepare == nil || !c.Enabled() || time.Since(c.prepared) < prepareAgain || !c.settled() {
+		return
+	}
+	short, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	c.Prepare(short, c.settled)
+	c.prepared = time.Now()
+}
+
+// settled reports whether no version waits for a response.
+func (c *Changes) settled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.records {
+		if r.open() {
+			return false
+		}
+	}
+	return true
+}
+
 // wait returns the time until the next step.
 func (c *Changes) wait() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	const idle = time.Hour
-	until := time.Now().Add(idle)
+	until := time.Now().Add(prepareAgain)
 	if len(c.unwritten) > 0 {
 		until = time.Now().Add(later)
 	}
@@ -144,7 +167,7 @@ func (c *Changes) ask(ctx context.Context) {
 		case response == Responded:
 			r = r.heard(sent)
 		default:
-			r = r.unheard()
+			r = r.unheard(time.Now(), c.Limit)
 		}
 		if interval := r.interval(response, c.Limit); interval > 0 && (waiting == 0 || interval < waiting) {
 			waiting = interval

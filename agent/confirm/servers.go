@@ -28,15 +28,23 @@ type servers struct {
 	// local returns the addresses of the node's interfaces.
 	local func() ([]net.Addr, error)
 
-	mu  sync.Mutex
-	all []netip.AddrPort
+	mu    sync.Mutex
+	known known
+}
+
+// known is what is kept of the API servers.
+type known struct {
+	Servers []netip.AddrPort `json:"servers"`
+	// Heard means that one on another node responded to this node when they were last asked without a change.
+	Heard bool `json:"heard"`
 }
 
 // openServers reads the file, if there is one. Without it, they are listed.
 func openServers(file string) *servers {
 	s := &servers{file: file, local: net.InterfaceAddrs}
 	if text, err := os.ReadFile(file); err == nil {
-		_ = json.Unmarshal(text, &s.all)
+		// An earlier version kept a list, which doesn't fit.
+		_ = json.Unmarshal(text, &s.known)
 	}
 	return s
 }
@@ -48,12 +56,12 @@ func (s *servers) peers() []string {
 	defer s.mu.Unlock()
 	local, _ := s.local() // without it, each response counts
 	var peers []string
-	for _, server := range s.all {
+	for _, server := range s.known.Servers {
 		if !slices.ContainsFunc(local, func(a net.Addr) bool { return isAt(a, server.Addr()) }) {
 			peers = append(peers, server.String())
 		}
 	}
-	if len(peers) == len(s.all) {
+	if len(peers) == len(s.known.Servers) {
 		return nil
 	}
 	return peers
@@ -84,14 +92,42 @@ func (s *servers) learn(ctx context.Context, body []byte) {
 	slices.SortFunc(all, netip.AddrPort.Compare)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(all) == 0 || slices.Equal(all, s.all) {
+	if len(all) == 0 || slices.Equal(all, s.known.Servers) {
 		return
 	}
-	s.all = all
+	s.known.Servers = all
+	s.keep(ctx)
+}
+
+// listed reports whether the servers are known.
+func (s *servers) listed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.known.Servers) > 0
+}
+
+// hasHeard reports whether a server on another node is known to respond to this node.
+func (s *servers) hasHeard() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known.Heard
+}
+
+func (s *servers) setHeard(ctx context.Context, heard bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known.Heard != heard {
+		s.known.Heard = heard
+		s.keep(ctx)
+	}
+}
+
+// keep writes the file. The caller holds mu.
+func (s *servers) keep(ctx context.Context) {
 	if s.file == "" {
 		return
 	}
-	text, err := json.Marshal(all)
+	text, err := json.Marshal(s.known)
 	if err == nil {
 		err = renameio.WriteFile(s.file, text, fileMode)
 	}

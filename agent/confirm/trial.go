@@ -183,13 +183,17 @@ func (r record) heard(sent time.Time) record {
 	return r
 }
 
-// unheard returns the record after a request without a response.
-func (r record) unheard() record {
+// unheard returns the record after a request without a response. A single one undoes nothing: if the deadline has passed, for
+// example because the agent or the node was stopped, there is time for others.
+func (r record) unheard(now time.Time, limit time.Duration) record {
 	if r.Tried == nil || r.Tried.State != trying || r.Tried.Silent {
 		return r
 	}
 	next := *r.Tried
 	next.Silent = true
+	if least := now.Add(min(limit/3, 2*patience)); next.deadline.Before(least) { //nolint:mnd // the first request is in the first 60% of the limit
+		next.deadline = least
+	}
 	return record{r.Confirmed, &next}
 }
 

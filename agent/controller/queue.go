@@ -107,7 +107,7 @@ func (q *queue) process(ctx context.Context, key program.Key, reconcile reconcil
 	log := logr.FromContextOrDiscard(ctx).WithValues("queue", q.name, "owner", key.String())
 	again, err := safely(logr.NewContext(ctx, log), key, reconcile)
 	if waiting := (*waitingError)(nil); errors.As(err, &waiting) {
-		// Without Forget: a registry that fails is asked less often each time. AddAfter would add the owner also if it has
+		// Without Forget: a registry that fails is asked less often each time. AddAfter would add the owner even if it has
 		// failed by then.
 		q.waits.Store(key, time.AfterFunc(waiting.left, func() { q.Add(key) }))
 		return

@@ -41,6 +41,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
+	"github.com/bpfman/bpfman-operator/internal/figures"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -121,7 +122,7 @@ func (nodes) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // victim is a node that a version with the function bad cuts off.
 type victim struct {
-	t          *testing.T
+	t          testing.TB
 	daemon     slowDaemon
 	reconciler *reconciler
 
@@ -130,16 +131,16 @@ type victim struct {
 	silent time.Time
 }
 
-func newVictim(t *testing.T, limit time.Duration) *victim {
-	t.Helper()
+func newVictim(tb testing.TB, limit time.Duration) *victim {
+	tb.Helper()
 	server, err := cluster.New(&rest.Config{Host: "http://server", Transport: nodes{}}, "agent", "node", "", logr.Discard())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	listed := make(chan struct{})
-	server.Watch(t.Context(), cluster.NodeKind, toolscache.ResourceEventHandlerFuncs{}, func() { close(listed) })
+	server.Watch(tb.Context(), cluster.NodeKind, toolscache.ResourceEventHandlerFuncs{}, func() { close(listed) })
 	<-listed
-	v := &victim{t: t, daemon: slowDaemon{daemontest.New(t.TempDir())}}
+	v := &victim{t: tb, daemon: slowDaemon{daemontest.New(tb.TempDir())}}
 	inventory := daemon.NewInventory(v.daemon, v.daemon.Root)
 	interfaces := map[string]program.Interface{}
 	for n := range manyInterfaces {
@@ -155,14 +156,14 @@ func newVictim(t *testing.T, limit time.Duration) *victim {
 		policies: &gate.Policies{Cluster: noPolicies{}},
 		loader:   load.New(load.Options{Inventory: inventory}),
 	}
-	t.Cleanup(v.reconciler.queue.ShutDown)
+	tb.Cleanup(v.reconciler.queue.ShutDown)
 	changes.Undo, changes.Changed = v.reconciler.undo, func(program.Key) {}
-	proc := t.TempDir()
+	proc := tb.TempDir()
 	random := filepath.Join(proc, "sys/kernel/random")
-	if err := errors.Join(os.MkdirAll(random, 0o700), os.WriteFile(filepath.Join(random, "boot_id"), []byte("boot"), 0o600), changes.Open(t.TempDir(), proc)); err != nil {
-		t.Fatal(err)
+	if err := errors.Join(os.MkdirAll(random, 0o700), os.WriteFile(filepath.Join(random, "boot_id"), []byte("boot"), 0o600), changes.Open(tb.TempDir(), proc)); err != nil {
+		tb.Fatal(err)
 	}
-	go func() { _ = changes.Run(t.Context()) }()
+	go func() { _ = changes.Run(tb.Context()) }()
 	return v
 }
 
@@ -244,10 +245,55 @@ func named(names ...string) v1alpha1.InterfaceSelector {
 	return v1alpha1.InterfaceSelector{Interfaces: &names}
 }
 
+// everywhere selects all interfaces.
+var everywhere = v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true)}}
+
+// rollBack changes an object to a version that cuts off the node, while some workers are busy with other objects. It returns
+// the time from the first request without a response until the node is reachable, and until the version is undone. Before is
+// nil if there was no object.
+func (v *victim) rollBack(before, bad *v1alpha1.TcxProgram, busy int, most time.Duration) (reachable, undone time.Duration) {
+	v.t.Helper()
+	if before != nil {
+		v.run(v.t.Context(), kind, before)
+		v.await("confirmed", most, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+	}
+	ctx, stop := context.WithCancel(v.t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	for n := range busy {
+		all.Go(func() { v.busy(ctx, fmt.Sprint("other", n)) })
+	}
+	bad.Generation = 2
+	all.Go(func() {
+		for ctx.Err() == nil {
+			v.run(ctx, kind, bad)
+			<-time.After(callTime)
+		}
+	})
+	v.await("cut off", most, v.isCut)
+	var silent time.Time
+	v.await("asked", most, func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		silent = v.silent
+		return !silent.IsZero()
+	})
+	v.await("reachable", most, func() bool { return !v.isCut() })
+	reachable = time.Since(silent)
+	var want []string
+	if before != nil {
+		want = []string{"eth0"}
+	}
+	v.await("restored", most, func() bool {
+		return slices.Equal(v.attached("good"), want) && len(v.attached("bad")) == 0
+	})
+	return reachable, time.Since(silent)
+}
+
 // A rollback waits for no pass: neither for the one that still attaches the version to hundreds of interfaces, nor for those
 // of other objects that keep all workers busy.
 func TestRollbackOnABusyNode(t *testing.T) {
-	everywhere := v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true)}}
 	for name, c := range map[string]struct {
 		before *v1alpha1.TcxProgram // nil: there was no object
 		bad    *v1alpha1.TcxProgram
@@ -260,42 +306,26 @@ func TestRollbackOnABusyNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				v := newVictim(t, confirmLimit)
-				if c.before != nil {
-					v.run(t.Context(), kind, c.before)
-					v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+				reachable, undone := newVictim(t, confirmLimit).rollBack(c.before, c.bad, c.busy, 2*confirmLimit)
+				if reachable > confirmLimit+5*time.Second || undone > 2*confirmLimit {
+					t.Errorf("reachable after %s, undone after %s", reachable, undone)
 				}
-				ctx, stop := context.WithCancel(t.Context())
-				var all sync.WaitGroup
-				defer all.Wait()
-				defer stop()
-				for n := range c.busy {
-					all.Go(func() { v.busy(ctx, fmt.Sprint("other", n)) })
-				}
-				c.bad.Generation = 2
-				all.Go(func() {
-					for ctx.Err() == nil {
-						v.run(ctx, kind, c.bad)
-						<-time.After(callTime)
-					}
-				})
-				v.await("cut off", confirmLimit, v.isCut)
-				v.await("asked", confirmLimit, func() bool {
-					v.mu.Lock()
-					defer v.mu.Unlock()
-					return !v.silent.IsZero()
-				})
-				v.await("reachable", confirmLimit+5*time.Second, func() bool { return !v.isCut() })
-				var want []string
-				if c.before != nil {
-					want = []string{"eth0"}
-				}
-				v.await("restored", confirmLimit, func() bool {
-					return slices.Equal(v.attached("good"), want) && len(v.attached("bad")) == 0
-				})
 			})
 		})
 	}
+}
+
+// BenchmarkRollback measures a rollback in real time, with a daemon that takes some time for each call, 300 interfaces, and 16
+// busy workers. One run is one measurement (-benchtime 1x).
+func BenchmarkRollback(b *testing.B) {
+	const most = 10 * time.Minute
+	var reachable, undone time.Duration
+	for b.Loop() {
+		reachable, undone = newVictim(b, confirmLimit).rollBack(tcx("good", named("eth0")), tcx("bad", everywhere), workers, most)
+	}
+	b.ReportMetric(reachable.Seconds(), "reachable-s")
+	b.ReportMetric(undone.Seconds(), "undone-s")
+	figures.Keep(b, map[string]any{"rollback_reachable_s": figures.Round(reachable.Seconds()), "rollback_undone_s": figures.Round(undone.Seconds())})
 }
 
 // Without a time limit, the node still records what it runs: if the operator hasn't decided about a newer version, that runs

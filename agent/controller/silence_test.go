@@ -20,7 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
-// While the API server doesn't respond, programs are attached to new interfaces at once. Once it responds, the reports say so.
+// While the API server doesn't respond, programs are attached to new interfaces immediately. Once it responds, the reports say so.
 func TestPlansDoNotWaitForReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var names []string

@@ -101,7 +101,7 @@ func (h handler[O]) OnDelete(last any) {
 	}
 }
 
-// onChange calls do with each object that comes or goes, or that differs from what it was.
+// onChange calls do with each object that is added or deleted, or that differs from what it was.
 func onChange[O metav1.Object](differs func(before, now O) bool, do func(O)) handler[O] {
 	return handler[O]{
 		added: func(now O, _ bool) { do(now) },

@@ -15,7 +15,7 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// What the Loads of a namespace can cost a node, at once and then continuously. Otherwise, a tenant could fill the
+// What the Loads of a namespace can cost a node, immediately and then continuously. Otherwise, a tenant could fill the
 // node's /run, where the daemon of v0.6.0 leaves objects, or keep the daemon from everybody else.
 const (
 	spaceAtOnce  = 256 << 20 // bytes

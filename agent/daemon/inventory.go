@@ -60,7 +60,7 @@ type Link struct {
 type Losses struct{ Programs, Links int }
 
 // Inventory contains the programs that the daemon has. It is updated with each
-// call, because the daemon serves one call at a time, and should not be asked for
+// call, because the daemon serves one call at a time, and shouldn't be asked for
 // known information. Calls run one at a time.
 type Inventory struct {
 	rpc  gobpfman.BpfmanClient
@@ -127,7 +127,7 @@ func (i *Inventory) Invalidate() {
 }
 
 // checkAPI returns an error with code Unimplemented if the daemon has another API.
-// Then its list would be misread, and its errors would not name the cause.
+// Then its list would be misread, and its errors wouldn't name the cause.
 // checkAPI calls Attach without attach info, once for each connection. The daemon
 // of v0.6.0 refuses this call before it changes anything.
 func (i *Inventory) checkAPI(ctx context.Context) error {

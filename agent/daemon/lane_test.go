@@ -144,7 +144,7 @@ func TestDaemonThatHangs(t *testing.T) {
 		if err := i.Attach(t.Context(), p.ID, program.AttachPoint{Name: "lo", Info: &gobpfman.AttachInfo{}}); err != nil || i.Ready() != nil {
 			t.Errorf("the daemon is back: %v, %v", err, i.Ready())
 		}
-		// A daemon that hangs once more is found out in the same way.
+		// A daemon that hangs again is found out in the same way.
 		d.hangs.Store(true)
 		if err := i.Attach(t.Context(), p.ID, program.AttachPoint{Name: "lo", Info: &gobpfman.AttachInfo{}}); err == nil || i.Ready() == nil {
 			t.Errorf("attached: %v", err)

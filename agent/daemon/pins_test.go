@@ -13,7 +13,7 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// Only the pins of programs and links that no list has any more are orphans: not those of the daemon's programs and
+// Only the pins of programs and links that no list has anymore are orphans: not those of the daemon's programs and
 // links, of programs whose maps are in use, of another version, or of others.
 func TestOrphans(t *testing.T) {
 	root, now := t.TempDir(), time.Now()

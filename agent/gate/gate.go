@@ -104,11 +104,13 @@ func (g *Gate) Admit(ctx context.Context) (report.Judgement, bytecode.Bytecode, 
 	}
 	found, err := g.find(ctx, bytecode.Question{Image: judgement.Image, PullPolicy: image.ImagePullPolicy, Object: true}, g.evaluation.Request())
 	judgement = judge(g.evaluation, found, err)
-	if err != nil && found.Path == "" {
+	refused := refusal(judgement)
+	pending := (*bytecode.PendingError)(nil)
+	if err != nil && (found.Path == "" || refused != nil && errors.As(err, &pending)) {
 		unfit := (*bytecode.UnfitError)(nil)
 		return judgement, found, &report.BytecodeError{Err: err, Final: errors.As(err, &unfit) || g.owner.Subject.ImageError != nil}
 	}
-	return judgement, found, refusal(judgement)
+	return judgement, found, refused
 }
 
 // Apply evaluates the policies for an owner's loaded programs, and updates the plan: it

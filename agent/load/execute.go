@@ -203,12 +203,12 @@ func (l *Loader) load(ctx context.Context, owner program.Owner, want plan.Plan, 
 // call has the daemon load functions from an image's object, or from a file of the user's.
 func (l *Loader) call(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 	if owner.Bytecode.Image == nil {
-		return l.Inventory.Load(ctx, request)
+		return l.request(ctx, request)
 	}
 	if err := l.settlePins(ctx); err != nil {
 		return err
 	}
-	err := l.Inventory.Load(ctx, request)
+	err := l.request(ctx, request)
 	if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
 		return l.mendPins(ctx, owner, request, found.Object.Maps, err)
 	}

@@ -361,3 +361,26 @@ func TestUnreadableImages(t *testing.T) {
 		}
 	})
 }
+
+// While the signatures of an image that the node has are read, nothing has been denied.
+func TestSignaturesAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newNode(t)
+		if _, err := l.settle(); err != nil {
+			t.Fatal(err)
+		}
+		l.takes = 20 * time.Second
+		p := signedByTeam(v1alpha1.PolicyEnforce)
+		_, _, _ = l.load(p)
+		<-time.After(2 * quiet)
+		pending, denied := (*bytecode.PendingError)(nil), (*report.PolicyError)(nil)
+		if _, waits, err := l.load(p); waits != 0 || !errors.As(err, &pending) || errors.As(err, &denied) {
+			t.Errorf("it waits %s: %T: %v", waits, err, err)
+		}
+		<-time.After(20 * time.Second)
+		synctest.Wait()
+		if _, err := l.settle(p); !errors.As(err, &denied) {
+			t.Errorf("%T: %v", err, err)
+		}
+	})
+}

@@ -8,10 +8,9 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/utils/lru"
-
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/recent"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -22,17 +21,21 @@ const (
 	// of v0.6.0 stores the object before it loads it.
 	firstReload = time.Second
 	lastReload  = time.Hour
-	// maxRefusals is the maximum number of refused Loads that are known.
-	maxRefusals = 1024
+	// maxRefusals is the maximum number of refused Loads that are known of each namespace, and forgetAfter the time after
+	// which those of a namespace without new ones are forgotten.
+	maxRefusals, forgetAfter = 1024, 2 * lastReload
 )
 
 // refusals delays Loads that the daemon or the kernel has refused for good, or after which
 // programs don't share maps as they should, more after each one.
 type refusals struct {
-	kept *lru.Cache // refusedLoad by attempt
+	kept *recent.Values[attempt, refusedLoad]
+	slow *slowLoads
 }
 
-func newRefusals() refusals { return refusals{lru.New(maxRefusals)} }
+func newRefusals() refusals {
+	return refusals{recent.New[attempt, refusedLoad](maxRefusals, forgetAfter), newSlowLoads()}
+}
 
 // attempt identifies a Load. When one of these changes, the Load is tried immediately.
 type attempt struct {
@@ -58,21 +61,21 @@ func (r *refusals) try(owner program.Owner, request *gobpfman.LoadRequest, load 
 		owner: owner.Key, uid: request.GetUuid(), generation: owner.Generation, replaces: owner.ReplacePinnedMaps, load: request.GetMetadata()[v1alpha1.MetadataLoad],
 		manifest: request.GetMetadata()[v1alpha1.MetadataManifest], mapOwner: request.GetMapOwnerId(),
 	}
-	found, _ := r.kept.Get(id)
-	last, _ := found.(refusedLoad)
+	last := r.kept.Get(id.owner.Namespace, id)
 	if time.Now().Before(last.until) {
 		return last.err
 	}
-	err := load()
+	err := r.slow.try(id, load)
 	failed, unshared := (*daemon.Error)(nil), (*unsharedError)(nil)
 	if !errors.As(err, &unshared) && (!errors.As(err, &failed) || !failed.Permanent()) {
-		r.kept.Remove(id)
+		r.kept.Remove(id.owner.Namespace, id)
 		return err
 	}
 	delay := min(cmp.Or(2*last.delay, firstReload), lastReload)
-	r.kept.Add(id, refusedLoad{err: err, delay: delay, until: time.Now().Add(delay)})
+	r.kept.Put(id.owner.Namespace, id, refusedLoad{err: err, delay: delay, until: time.Now().Add(delay)})
 	return err
 }
 
-// Retry has refused Loads tried again immediately, for example because the daemon has been replaced.
+// Retry has refused Loads tried again immediately, for example because the daemon has been replaced. It doesn't apply to slow
+// ones, after which the daemon is restarted each time.
 func (l *Loader) Retry() { l.refusals.kept.Clear() }

@@ -69,7 +69,7 @@ const settle = 50 * time.Millisecond
 const longest = time.Second
 
 // WatchInterfaces calls changed when the watch starts, and after interfaces or
-// addresses were added, removed or renamed, until ctx ends. If messages of the
+// addresses were added, removed, or renamed, until ctx ends. If messages of the
 // kernel were lost, it calls failed and restarts the watch.
 func WatchInterfaces(ctx context.Context, changed func(), failed func(error)) {
 	for ctx.Err() == nil {
@@ -142,7 +142,7 @@ func watchInterfaces(ctx context.Context, changed func()) error {
 }
 
 // renamed updates the names of interfaces. It reports whether an interface was
-// added, removed or renamed. Other messages are about flags and counters, and
+// added, removed, or renamed. Other messages are about flags and counters, and
 // are frequent.
 func renamed(names map[int32]string, u netlink.LinkUpdate) bool {
 	name, known := names[u.Index]

@@ -305,7 +305,7 @@ func loadID(owner program.Owner, globals map[string][]byte, functions []*gobpfma
 	}
 	// For the daemon, the order of an application's members has no meaning.
 	slices.SortFunc(content.Functions, func(a, b function) int { return strings.Compare(a.Name, b.Name) })
-	b, _ := json.Marshal(content) //nolint:errchkjson // strings, bytes and numbers can always be encoded
+	b, _ := json.Marshal(content) //nolint:errchkjson // strings, bytes, and numbers can always be encoded
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }

@@ -13,7 +13,7 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// onNetwork contains what XDP, TC and TCX programs have in common. They are
+// onNetwork contains what XDP, TC, and TCX programs have in common. They are
 // attached to interfaces of the host or of pods.
 type onNetwork struct {
 	function
@@ -139,7 +139,7 @@ func (s selection) onHost(n Node, what string, info func(iface string, netns *st
 }
 
 // lacks returns the error for a missing interface. It names the node's primary one, because the names of interfaces
-// differ between nodes, and not all, because those of pods come and go.
+// differ between nodes, and not all, because those of pods appear and disappear.
 func (n Node) lacks(name string) error {
 	text := "the node has no interface " + name
 	if primary, err := n.primaryInterface(); err == nil {

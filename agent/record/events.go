@@ -39,7 +39,7 @@ func (r *Reports) tell(key program.Key, object v1alpha1.ProgramObject, before *v
 	case failed(is) && is.Message != was.Message:
 		event.Emit(r.Cluster.Events, owner, corev1.EventTypeWarning, is.Type, "Load",
 			fmt.Sprintf("Program %s %s on node %s: %s", function, failure(is), r.NodeName, is.Message))
-	case failed(was) && !failed(is):
+	case failed(was) && !failed(is) && is.Type != string(v1alpha1.BpfProgCondNone):
 		event.Emit(r.Cluster.Events, owner, corev1.EventTypeNormal, is.Type, "Load",
 			fmt.Sprintf("Program %s recovered on node %s", function, r.NodeName))
 	case before.ProgramID != 0 && before.ProgramID != id:

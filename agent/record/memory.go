@@ -27,7 +27,7 @@ type memory struct {
 }
 
 // A moment orders changes of the record and reads of the API server. A read is newer than everything that was recorded
-// before it began, whatever the resource versions say: after etcd was restored from a backup, they are lower. 0 means that a
+// before it began, no matter what the resource versions say: after etcd was restored from a backup, they are lower. 0 means that a
 // read is of unknown age, as those from the API server's memory are.
 type moment int
 

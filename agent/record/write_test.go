@@ -5,6 +5,7 @@ package record
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -149,6 +150,51 @@ func TestWritesEndAtTheFirstWithoutAResponse(t *testing.T) {
 	})
 }
 
+// At a slow API server, writing the reports of an object takes at most a minute at a time, and goes on where it ended.
+func TestSlowWritesEndInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const programs = 20
+		stored := map[string]string{}
+		r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
+			select {
+			case <-time.After(4 * time.Second):
+			case <-request.Context().Done():
+				return nil, request.Context().Err()
+			}
+			if request.Method == http.MethodGet {
+				_, name, _ := strings.Cut(request.URL.Query().Get("fieldSelector"), "=")
+				return answering(request, http.StatusOK, `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfProgramList","metadata":{"resourceVersion":"7"},"items":[`+stored[name]+`]}`)
+			}
+			content, err := io.ReadAll(request.Body)
+			var object v1alpha1.BpfProgram
+			if err := errors.Join(err, json.Unmarshal(content, &object)); err != nil {
+				t.Error(err)
+			}
+			stored[object.Name] = string(content)
+			return answering(request, http.StatusOK, string(content))
+		})
+		owner, want := members(programs)
+		for calls := 1; ; calls++ {
+			_, unsettled := r.Settle(t.Context(), owner.Key)
+			start := time.Now()
+			err := r.Write(t.Context(), owner.Key, &owner, want, nil, report.Outcome{})
+			if took := time.Since(start); took > writeDeadline {
+				t.Fatalf("call %d took %s", calls, took)
+			}
+			if err == nil && unsettled == nil {
+				break
+			}
+			if calls > programs {
+				t.Fatalf("after %d calls, %d reports are written: %v", calls, len(stored), errors.Join(unsettled, err))
+			}
+			<-time.After(time.Minute)
+		}
+		if got := r.known.of(owner.Key); len(stored) != programs || len(got) != programs {
+			t.Errorf("%d reports are written, and %d recorded", len(stored), len(got))
+		}
+	})
+}
+
 // A read that fails leaves its report, and those after it, in doubt.
 func TestReadsThatFail(t *testing.T) {
 	r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
@@ -166,6 +212,29 @@ func TestReadsThatFail(t *testing.T) {
 	}
 	if matters, err := r.Settle(t.Context(), key); err == nil || matters {
 		t.Errorf("settled: %v, %v", matters, err)
+	}
+}
+
+// An object waits for its reports for a limited time, no matter how many there are.
+func TestReadsEndInTime(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"slow": 4 * time.Second, "silent": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
+					select {
+					case <-time.After(takes):
+						return answering(request, http.StatusOK, `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfProgramList","metadata":{"resourceVersion":"7"},"items":[]}`)
+					case <-request.Context().Done():
+						return nil, request.Context().Err()
+					}
+				})
+				key, start := program.Key{Kind: "TcxProgram", Name: "p"}, time.Now()
+				err := r.Read(t.Context(), key, "p-1", "p-2", "p-3", "p-4")
+				if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > readDeadline || !slices.Contains(r.InDoubt(key), "p-4") {
+					t.Errorf("after %s: %v, in doubt are %q", took, err, r.InDoubt(key))
+				}
+			})
+		})
 	}
 }
 
@@ -202,39 +271,75 @@ func TestReportsAreReadAfterTheFirstList(t *testing.T) {
 	})
 }
 
-// An Event tells of a report that the API server forbids, and of no other failure.
+// An Event names a report that the API server forbids, and of no other failure.
 func TestForbiddenReportsAreTold(t *testing.T) {
 	for code, reason := range map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusConflict: metav1.StatusReasonConflict} {
 		t.Run(string(reason), func(t *testing.T) {
-			events := make(chan string, 10)
-			r := reportsTo(t, func(request *http.Request) (*http.Response, error) {
-				switch {
-				case request.URL.Query().Get("watch") != "": // so that the reflector falls back to a list
-					return answering(request, http.StatusInternalServerError, string(metav1.StatusReasonInternalError))
-				case strings.HasSuffix(request.URL.Path, "/events"):
-					content, err := io.ReadAll(request.Body)
-					events <- string(content)
-					return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody, Request: request}, err
-				case request.Method == http.MethodGet:
-					return answering(request, http.StatusOK, `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfApplicationList","metadata":{"resourceVersion":"7"},
-						"items":[{"metadata":{"name":"app","uid":"uid"},"spec":{}}]}`)
-				}
-				return answering(request, code, string(reason))
-			})
-			listed := make(chan struct{})
-			r.Cluster.Watch(t.Context(), v1alpha1.SchemeGroupVersion.WithKind("BpfApplication"), noHandler{}, func() { close(listed) })
-			<-listed
+			r, firstEvent := ofApplication(t, func(request *http.Request) (*http.Response, error) { return answering(request, code, string(reason)) })
 			owner, want := members(2)
 			if r.Write(t.Context(), owner.Key, &owner, want, nil, report.Outcome{}) == nil {
 				t.Error("written")
 			}
-			event.Emit(r.Cluster.Events, &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, corev1.EventTypeNormal, "Last", "Report", "the last Event")
-			go r.Cluster.Events.Run(t.Context())
-			first := <-events
+			first := firstEvent()
 			if got := strings.Contains(first, reasonNotReported); got != (code == http.StatusForbidden) {
 				t.Errorf("the first Event is %s", first)
 			}
 		})
+	}
+}
+
+// An Event tells of a program that recovers. One whose image is read from its registry again hasn't recovered.
+func TestRecoveriesAreTold(t *testing.T) {
+	failed := v1alpha1.BpfProgCondBytecodeSelectorError.Condition("no route to host")
+	for name, c := range map[string]struct {
+		was, is metav1.Condition
+		want    string
+	}{
+		"recovers":              {failed, v1alpha1.BpfProgCondLoaded.Condition(), "recovered"},
+		"is read again":         {failed, v1alpha1.BpfProgCondNone.Condition("waiting for its registry"), "the last Event"},
+		"fails after the read":  {v1alpha1.BpfProgCondNone.Condition("waiting for its registry"), failed, "no route to host"},
+		"loaded after the read": {v1alpha1.BpfProgCondNone.Condition("waiting for its registry"), v1alpha1.BpfProgCondLoaded.Condition(), "the last Event"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, firstEvent := ofApplication(t, func(request *http.Request) (*http.Response, error) {
+				return nil, fmt.Errorf("%s is written", request.URL)
+			})
+			owner, _ := members(1)
+			object := &v1alpha1.BpfProgram{Status: v1alpha1.BpfProgramStatus{Conditions: []metav1.Condition{c.is}}}
+			r.tell(owner.Key, object, &v1alpha1.BpfProgramStatus{Conditions: []metav1.Condition{c.was}})
+			if first := firstEvent(); !strings.Contains(first, c.want) {
+				t.Errorf("the first Event is %s, want %q", first, c.want)
+			}
+		})
+	}
+}
+
+// ofApplication returns the Reports of a node that knows the application of members, and a function that returns the first
+// Event, or one that says that it is the last.
+func ofApplication(t *testing.T, written roundTripper) (r *Reports, firstEvent func() string) {
+	t.Helper()
+	events := make(chan string, 10)
+	r = reportsTo(t, func(request *http.Request) (*http.Response, error) {
+		switch {
+		case request.URL.Query().Get("watch") != "": // so that the reflector falls back to a list
+			return answering(request, http.StatusInternalServerError, string(metav1.StatusReasonInternalError))
+		case strings.HasSuffix(request.URL.Path, "/events"):
+			content, err := io.ReadAll(request.Body)
+			events <- string(content)
+			return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody, Request: request}, err
+		case request.Method == http.MethodGet:
+			return answering(request, http.StatusOK, `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfApplicationList","metadata":{"resourceVersion":"7"},
+				"items":[{"metadata":{"name":"app","uid":"uid"},"spec":{}}]}`)
+		}
+		return written(request)
+	})
+	listed := make(chan struct{})
+	r.Cluster.Watch(t.Context(), v1alpha1.SchemeGroupVersion.WithKind("BpfApplication"), noHandler{}, func() { close(listed) })
+	<-listed
+	return r, func() string {
+		event.Emit(r.Cluster.Events, &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, corev1.EventTypeNormal, "Last", "Report", "the last Event")
+		go r.Cluster.Events.Run(t.Context())
+		return <-events
 	}
 }
 

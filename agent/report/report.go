@@ -381,7 +381,9 @@ func notLoadedConditions(err error, predecessor string) []metav1.Condition {
 	condition := v1alpha1.BpfProgCondNotLoaded
 	if denied := (*PolicyError)(nil); errors.As(err, &denied) {
 		condition = v1alpha1.BpfProgCondPolicyDenied
-	} else if bytecode := (*BytecodeError)(nil); errors.As(err, &bytecode) {
+	} else if pending := (*bytecode.PendingError)(nil); errors.As(err, &pending) {
+		condition = v1alpha1.BpfProgCondNone // it hasn't failed
+	} else if source := (*BytecodeError)(nil); errors.As(err, &source) {
 		condition = v1alpha1.BpfProgCondBytecodeSelectorError
 	}
 	return stateOf(err).Conditions(condition.Condition(err.Error() + predecessor))

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -154,6 +155,16 @@ func TestConditions(t *testing.T) {
 			Outcome{Loads: map[int]error{0: fmt.Errorf("wrapped: %w", &BytecodeError{Err: errors.New("get pull Secret a/b: not found")})}},
 			"BytecodeSelectorError/bytecodeSelectorError: wrapped: get pull Secret a/b: not found",
 		},
+		"the image is being read": {
+			points, want, nil,
+			Outcome{Loads: map[int]error{0: &BytecodeError{Err: &bytecode.PendingError{Reference: "quay.io/a/b"}}}},
+			"None/None: image quay.io/a/b: waiting for its registry",
+		},
+		"the next image is being read": {
+			edited, reload, loaded(want, 1),
+			Outcome{Loads: map[int]error{0: &BytecodeError{Err: &bytecode.PendingError{Reference: "quay.io/a/b"}}}},
+			"None/None: image quay.io/a/b: waiting for its registry (the previously loaded program 9 keeps running)\nAttached a/x",
+		},
 		"one attach point fails": {
 			points, want, loaded(want, 1), attachErrors(want, "b/y"),
 			"NotLoaded/bpfmanNotLoaded: attach to b/y: an error of the daemon's\nAttached a/x\nNotAttached b/y: attach to b/y: an error of the daemon's",
@@ -234,7 +245,8 @@ func TestConditions(t *testing.T) {
 				t.Errorf("got\n%s\n\nwant\n%s", got, c.want)
 			}
 			conditions := objects[0].GetStatus().Conditions
-			ready := map[bool]metav1.ConditionStatus{true: metav1.ConditionFalse, false: metav1.ConditionTrue}[v1alpha1.BpfProgramConditionType(conditions[0].Type).Failed()]
+			first := v1alpha1.BpfProgramConditionType(conditions[0].Type)
+			ready := map[bool]metav1.ConditionStatus{true: metav1.ConditionFalse, false: metav1.ConditionTrue}[first.Failed() || first == v1alpha1.BpfProgCondNone]
 			if conditions[0].Status != metav1.ConditionTrue || conditions[1].Type != "Ready" || conditions[1].Status != ready {
 				t.Errorf("conditions %+v", conditions)
 			}

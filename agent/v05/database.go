@@ -15,9 +15,9 @@ const (
 	// database, with the pulled images. The daemon of v0.6 has its database below
 	// /run/bpfman.
 	stateDir = "/var/lib/bpfman"
-	// recognised is a file in each sled database, which is the format that v0.5
+	// recognized is a file in each sled database, which is the format that v0.5
 	// uses.
-	recognised = "conf"
+	recognized = "conf"
 )
 
 // databaseFiles matches the other files of a sled database.
@@ -33,7 +33,7 @@ func RemoveDatabase(root string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("remove the database of bpfman v0.5: %w", err)
 	}
-	if !slices.Contains(files, recognised) {
+	if !slices.Contains(files, recognized) {
 		return false, nil
 	}
 	for _, name := range files {
@@ -47,7 +47,7 @@ func RemoveDatabase(root string) (bool, error) {
 		}
 	}
 	// Last, so that an interrupted removal is continued at the next call.
-	if err := os.Remove(filepath.Join(dir, recognised)); err != nil {
+	if err := os.Remove(filepath.Join(dir, recognized)); err != nil {
 		return false, fmt.Errorf("remove the database of bpfman v0.5: %w", err)
 	}
 	for _, empty := range []string{dir, filepath.Dir(dir)} {

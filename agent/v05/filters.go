@@ -18,7 +18,7 @@ import (
 
 // A TC dispatcher is a filter, not a pin. After its programs are removed, it
 // stays on the interface, without effect. v0.6 creates filters with the same name
-// and priority, so v0.5's filters can only be recognised before. They are
+// and priority, so v0.5's filters can only be recognized before. They are
 // recorded when the pins are set aside, as names of directories. They are removed
 // when the node's pod first starts without these pins, because the container that
 // removes the pins has no network capabilities.

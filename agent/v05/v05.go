@@ -5,7 +5,7 @@
 // of v0.6 neither lists nor removes it. Otherwise, the programs would run, and
 // use memory, until the node reboots.
 //
-// The pins of v0.5 are recognised by their paths. They are set aside before the
+// The pins of v0.5 are recognized by their paths. They are set aside before the
 // daemon of v0.6 starts and creates its own: they are moved to a directory in the
 // same bpffs, where pinned links keep their programs attached. Nothing is
 // interrupted. After the replacements are attached, the directory is removed.
@@ -63,7 +63,7 @@ func Found(bpffs, root string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look for pins of bpfman v0.5: %w", err)
 	}
-	for _, path := range []string{filepath.Join(bpffs, noted), filepath.Join(root, stateDir, "db", recognised)} {
+	for _, path := range []string{filepath.Join(bpffs, noted), filepath.Join(root, stateDir, "db", recognized)} {
 		_, err := os.Stat(path)
 		if err == nil {
 			return true, nil

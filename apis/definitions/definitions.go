@@ -42,7 +42,7 @@ func (f *ForeignError) Error() string {
 }
 
 // Foreign returns a *ForeignError if resources that an API server serves in this API's group and version belong to
-// another API, and nil otherwise. Kinds that aren't served are not an error.
+// another API, and nil otherwise. Kinds that aren't served aren't an error.
 func Foreign(served []metav1.APIResource) error {
 	namespaced := map[string]bool{}
 	for _, kind := range v1alpha1.AllKinds() {

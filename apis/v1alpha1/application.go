@@ -105,6 +105,44 @@ type BpfApplicationProgram struct {
 	Tracepoint *TracepointProgramInfo `json:"tracepoint,omitempty"`
 }
 
+// Info returns the configuration for the program's type. It returns nil for a
+// member that has no type, or no configuration for its type.
+func (p *BpfApplicationProgram) Info() ProgramInfo {
+	switch p.Type {
+	case ProgTypeFentry:
+		return present(p.Fentry)
+	case ProgTypeFexit:
+		return present(p.Fexit)
+	case ProgTypeKprobe:
+		return present(p.Kprobe)
+	case ProgTypeKretprobe:
+		return present(p.Kretprobe)
+	case ProgTypeTC:
+		return present(p.TC)
+	case ProgTypeTCX:
+		return present(p.TCX)
+	case ProgTypeTracepoint:
+		return present(p.Tracepoint)
+	case ProgTypeUprobe:
+		return present(p.Uprobe)
+	case ProgTypeUretprobe:
+		return present(p.Uretprobe)
+	case ProgTypeXDP:
+		return present(p.XDP)
+	}
+	return nil
+}
+
+func present[T any, P interface {
+	*T
+	ProgramInfo
+}](info P) ProgramInfo {
+	if info == nil {
+		return nil
+	}
+	return info
+}
+
 // BpfApplicationSpec is the desired state of BpfApplication objects.
 type BpfApplicationSpec struct {
 	BpfAppCommon `json:",inline"`
@@ -156,6 +194,9 @@ func (o *BpfApplication) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCom
 
 // GetStatus implements UserObject.
 func (o *BpfApplication) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
+
+// Members implements UserObject.
+func (o *BpfApplication) Members() ([]BpfApplicationProgram, bool) { return o.Spec.Programs, false }
 
 // BpfApplicationList is a list of BpfApplications.
 //
@@ -260,6 +301,18 @@ func (o *BpfNsApplication) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppC
 // GetStatus implements UserObject.
 func (o *BpfNsApplication) GetStatus() *BpfProgramStatusCommon {
 	return &o.Status.BpfProgramStatusCommon
+}
+
+// Members implements UserObject.
+func (o *BpfNsApplication) Members() ([]BpfApplicationProgram, bool) {
+	members := make([]BpfApplicationProgram, len(o.Spec.Programs))
+	for i, p := range o.Spec.Programs {
+		members[i] = BpfApplicationProgram{
+			Type: p.Type, XDP: p.XDP.within(o.Namespace), TC: p.TC.within(o.Namespace), TCX: p.TCX.within(o.Namespace),
+			Uprobe: p.Uprobe.within(o.Namespace), Uretprobe: p.Uretprobe.within(o.Namespace),
+		}
+	}
+	return members, true
 }
 
 // BpfNsApplicationList is a list of BpfNsApplications.

@@ -87,7 +87,7 @@ type BytecodePolicyMatch struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=14
+	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Enum=BpfApplication;BpfNsApplication;FentryProgram;FexitProgram;KprobeProgram;TcNsProgram;TcProgram;TcxNsProgram;TcxProgram;TracepointProgram;UprobeNsProgram;UprobeProgram;XdpNsProgram;XdpProgram
 	Kinds []string `json:"kinds,omitempty"`
 
@@ -208,8 +208,8 @@ type BytecodeLimits struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:items:Enum=XDP;TC;TCX;Fentry;Fexit;Kprobe;Uprobe;Tracepoint
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Enum=Fentry;Fexit;Kprobe;TC;TCX;Tracepoint;Uprobe;XDP
 	ProgramTypes []EBPFProgType `json:"programTypes,omitempty"`
 
 	// interfaces are patterns for the network interfaces that XDP, TC, and TCX

@@ -16,6 +16,14 @@ type FentryProgramInfo struct {
 	FunctionName string `json:"func_name"`
 }
 
+// ProgramType implements ProgramInfo.
+func (i *FentryProgramInfo) ProgramType() EBPFProgType { return ProgTypeFentry }
+
+// NamedHooks implements ProgramInfo.
+func (i *FentryProgramInfo) NamedHooks() NamedHooks {
+	return NamedHooks{Function: &KernelFunction{Name: i.FunctionName}}
+}
+
 // FentryProgramSpec is the desired state of FentryProgram objects.
 type FentryProgramSpec struct {
 	FentryProgramInfo `json:",inline"`
@@ -64,6 +72,11 @@ func (o *FentryProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppComm
 
 // GetStatus implements UserObject.
 func (o *FentryProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
+
+// Members implements UserObject.
+func (o *FentryProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeFentry, Fentry: &o.Spec.FentryProgramInfo}}, false
+}
 
 // FentryProgramList is a list of FentryPrograms.
 //

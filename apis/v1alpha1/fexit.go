@@ -16,6 +16,14 @@ type FexitProgramInfo struct {
 	FunctionName string `json:"func_name"`
 }
 
+// ProgramType implements ProgramInfo.
+func (i *FexitProgramInfo) ProgramType() EBPFProgType { return ProgTypeFexit }
+
+// NamedHooks implements ProgramInfo.
+func (i *FexitProgramInfo) NamedHooks() NamedHooks {
+	return NamedHooks{Function: &KernelFunction{Name: i.FunctionName}}
+}
+
 // FexitProgramSpec is the desired state of FexitProgram objects.
 type FexitProgramSpec struct {
 	FexitProgramInfo `json:",inline"`
@@ -64,6 +72,11 @@ func (o *FexitProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommo
 
 // GetStatus implements UserObject.
 func (o *FexitProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
+
+// Members implements UserObject.
+func (o *FexitProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeFexit, Fexit: &o.Spec.FexitProgramInfo}}, false
+}
 
 // FexitProgramList is a list of FexitPrograms.
 //

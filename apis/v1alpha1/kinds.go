@@ -70,10 +70,97 @@ type UserObject interface {
 	GetAppCommon() *BpfAppCommon
 	// GetStatus returns the status, for reading and for writing.
 	GetStatus() *BpfProgramStatusCommon
+	// Members returns the only program of the object, or all programs of an
+	// application, in the form of members of a BpfApplication. They can share memory
+	// with the object. Namespaced means that the kind is namespaced: the programs
+	// then select only containers in the object's namespace.
+	Members() (programs []BpfApplicationProgram, namespaced bool)
 }
 
-// Common returns what programs of all types configure, for reading and for writing.
+// ProgramInfo is the interface of the configurations of programs, such as
+// XdpProgramInfo. With it, code that treats all types alike needs no switch.
+// +kubebuilder:object:generate=false
+type ProgramInfo interface {
+	// Common returns what programs of all types configure, for reading and for
+	// writing.
+	Common() *BpfProgramCommon
+	// ProgramType returns the type as in policies, where Kprobe and Uprobe include
+	// return probes.
+	ProgramType() EBPFProgType
+	// NamedHooks returns the hooks that the configuration names.
+	NamedHooks() NamedHooks
+	// ContainerSelector returns the selector of containers, or nil for a program
+	// that isn't attached in containers.
+	ContainerSelector() *ContainerSelector
+	// Chain returns the settings among the programs at a hook, or nil for types whose
+	// programs don't depend on each other.
+	Chain() *ChainSettings
+}
+
+// ChainSettings decide when a program runs among those at the same hook.
+// +kubebuilder:object:generate=false
+type ChainSettings struct {
+	// Priority decides the order: a program with a lower priority runs first.
+	Priority int32
+	// ProceedOn are the results after which the next program runs. It is nil for
+	// types for which the kernel decides about this.
+	ProceedOn []string
+}
+
+// NamedHooks are hooks by name, without those that a node discovers, and without
+// its primary interface. A program has hooks of one type.
+// +kubebuilder:object:generate=false
+type NamedHooks struct {
+	Interfaces, Tracepoints []string
+	Function                *KernelFunction
+	// Target is an executable or a library.
+	Target *string
+}
+
+// KernelFunction is a place in a function of the kernel.
+// +kubebuilder:object:generate=false
+type KernelFunction struct {
+	Name string
+	// Offset is the distance from the function's start, in bytes.
+	Offset uint64
+}
+
+// Common implements ProgramInfo.
 func (c *BpfProgramCommon) Common() *BpfProgramCommon { return c }
+
+// ContainerSelector implements ProgramInfo for types that aren't attached in
+// containers.
+func (c *BpfProgramCommon) ContainerSelector() *ContainerSelector { return nil }
+
+// Chain implements ProgramInfo for types without a chain.
+func (c *BpfProgramCommon) Chain() *ChainSettings { return nil }
+
+func texts[T ~string](actions []T) []string {
+	var out []string
+	for _, a := range actions {
+		out = append(out, string(a))
+	}
+	return out
+}
+
+// named returns the interfaces by name. If the selector has both, the primary
+// interface takes precedence, as in the agent.
+func (s InterfaceSelector) named() []string {
+	if s.Interfaces == nil || s.PrimaryNodeInterface != nil {
+		return nil
+	}
+	return *s.Interfaces
+}
+
+// within limits the selector to a namespace. This is also the case without a
+// selector, although the API server doesn't admit it, so that the program is never
+// attached on the host.
+func (s *ContainerNsSelector) within(namespace string) *ContainerSelector {
+	if s == nil {
+		return &ContainerSelector{Namespace: namespace}
+	}
+	return &ContainerSelector{Namespace: namespace, Pods: s.Pods, ContainerNames: s.ContainerNames}
+}
 
 // ProgramObject is the interface of BpfProgram and BpfNsProgram.
 // +kubebuilder:object:generate=false

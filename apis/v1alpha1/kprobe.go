@@ -31,6 +31,14 @@ type KprobeProgramInfo struct {
 	RetProbe bool `json:"retprobe,omitempty"`
 }
 
+// ProgramType implements ProgramInfo.
+func (i *KprobeProgramInfo) ProgramType() EBPFProgType { return ProgTypeKprobe }
+
+// NamedHooks implements ProgramInfo.
+func (i *KprobeProgramInfo) NamedHooks() NamedHooks {
+	return NamedHooks{Function: &KernelFunction{Name: i.FunctionName, Offset: i.Offset}}
+}
+
 // KprobeProgramSpec is the desired state of KprobeProgram objects.
 // +kubebuilder:validation:XValidation:rule="!self.retprobe || self.offset == 0",message="offset cannot be set for kretprobes"
 type KprobeProgramSpec struct {
@@ -82,6 +90,11 @@ func (o *KprobeProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppComm
 
 // GetStatus implements UserObject.
 func (o *KprobeProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
+
+// Members implements UserObject.
+func (o *KprobeProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeKprobe, Kprobe: &o.Spec.KprobeProgramInfo}}, false
+}
 
 // KprobeProgramList is a list of KprobePrograms.
 //

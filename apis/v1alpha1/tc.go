@@ -48,6 +48,22 @@ type TcProgramInfo struct {
 	ProceedOn []TcProceedOnValue `json:"proceedon,omitzero"`
 }
 
+// ProgramType implements ProgramInfo.
+func (i *TcProgramInfo) ProgramType() EBPFProgType { return ProgTypeTC }
+
+// NamedHooks implements ProgramInfo.
+func (i *TcProgramInfo) NamedHooks() NamedHooks {
+	return NamedHooks{Interfaces: i.InterfaceSelector.named()}
+}
+
+// ContainerSelector implements ProgramInfo.
+func (i *TcProgramInfo) ContainerSelector() *ContainerSelector { return i.Containers }
+
+// Chain implements ProgramInfo.
+func (i *TcProgramInfo) Chain() *ChainSettings {
+	return &ChainSettings{Priority: i.Priority, ProceedOn: texts(i.ProceedOn)}
+}
+
 // TcProgramSpec is the desired state of TcProgram objects.
 type TcProgramSpec struct {
 	TcProgramInfo `json:",inline"`
@@ -100,6 +116,11 @@ func (o *TcProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
 // GetStatus implements UserObject.
 func (o *TcProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
 
+// Members implements UserObject.
+func (o *TcProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeTC, TC: &o.Spec.TcProgramInfo}}, false
+}
+
 // TcProgramList is a list of TcPrograms.
 //
 // +kubebuilder:object:root=true
@@ -148,6 +169,17 @@ type TcNsProgramInfo struct {
 	ProceedOn []TcProceedOnValue `json:"proceedon,omitzero"`
 }
 
+// within returns the same configuration for a cluster-scoped kind, limited to a namespace.
+func (i *TcNsProgramInfo) within(namespace string) *TcProgramInfo {
+	if i == nil {
+		return nil
+	}
+	return &TcProgramInfo{
+		BpfProgramCommon: i.BpfProgramCommon, InterfaceSelector: i.InterfaceSelector, Containers: i.Containers.within(namespace),
+		Priority: i.Priority, Direction: i.Direction, ProceedOn: i.ProceedOn,
+	}
+}
+
 // TcNsProgramSpec is the desired state of TcNsProgram objects.
 type TcNsProgramSpec struct {
 	TcNsProgramInfo `json:",inline"`
@@ -193,6 +225,11 @@ func (o *TcNsProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon
 
 // GetStatus implements UserObject.
 func (o *TcNsProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
+
+// Members implements UserObject.
+func (o *TcNsProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeTC, TC: o.Spec.within(o.Namespace)}}, true
+}
 
 // TcNsProgramList is a list of TcNsPrograms.
 //

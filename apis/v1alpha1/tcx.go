@@ -36,6 +36,22 @@ type TcxProgramInfo struct {
 	Priority int32 `json:"priority"`
 }
 
+// ProgramType implements ProgramInfo.
+func (i *TcxProgramInfo) ProgramType() EBPFProgType { return ProgTypeTCX }
+
+// NamedHooks implements ProgramInfo.
+func (i *TcxProgramInfo) NamedHooks() NamedHooks {
+	return NamedHooks{Interfaces: i.InterfaceSelector.named()}
+}
+
+// ContainerSelector implements ProgramInfo.
+func (i *TcxProgramInfo) ContainerSelector() *ContainerSelector { return i.Containers }
+
+// Chain implements ProgramInfo.
+func (i *TcxProgramInfo) Chain() *ChainSettings {
+	return &ChainSettings{Priority: i.Priority}
+}
+
 // TcxProgramSpec is the desired state of TcxProgram objects.
 type TcxProgramSpec struct {
 	TcxProgramInfo `json:",inline"`
@@ -87,6 +103,11 @@ func (o *TcxProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon 
 // GetStatus implements UserObject.
 func (o *TcxProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
 
+// Members implements UserObject.
+func (o *TcxProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeTCX, TCX: &o.Spec.TcxProgramInfo}}, false
+}
+
 // TcxProgramList is a list of TcxPrograms.
 //
 // +kubebuilder:object:root=true
@@ -125,6 +146,17 @@ type TcxNsProgramInfo struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority"`
+}
+
+// within returns the same configuration for a cluster-scoped kind, limited to a namespace.
+func (i *TcxNsProgramInfo) within(namespace string) *TcxProgramInfo {
+	if i == nil {
+		return nil
+	}
+	return &TcxProgramInfo{
+		BpfProgramCommon: i.BpfProgramCommon, InterfaceSelector: i.InterfaceSelector, Containers: i.Containers.within(namespace),
+		Priority: i.Priority, Direction: i.Direction,
+	}
 }
 
 // TcxNsProgramSpec is the desired state of TcxNsProgram objects.
@@ -171,6 +203,11 @@ func (o *TcxNsProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommo
 
 // GetStatus implements UserObject.
 func (o *TcxNsProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
+
+// Members implements UserObject.
+func (o *TcxNsProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeTCX, TCX: o.Spec.within(o.Namespace)}}, true
+}
 
 // TcxNsProgramList is a list of TcxNsPrograms.
 //

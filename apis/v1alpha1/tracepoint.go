@@ -16,6 +16,14 @@ type TracepointProgramInfo struct {
 	Names []string `json:"names"`
 }
 
+// ProgramType implements ProgramInfo.
+func (i *TracepointProgramInfo) ProgramType() EBPFProgType { return ProgTypeTracepoint }
+
+// NamedHooks implements ProgramInfo.
+func (i *TracepointProgramInfo) NamedHooks() NamedHooks {
+	return NamedHooks{Tracepoints: i.Names}
+}
+
 // TracepointProgramSpec is the desired state of TracepointProgram objects.
 type TracepointProgramSpec struct {
 	TracepointProgramInfo `json:",inline"`
@@ -65,6 +73,11 @@ func (o *TracepointProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfApp
 // GetStatus implements UserObject.
 func (o *TracepointProgram) GetStatus() *BpfProgramStatusCommon {
 	return &o.Status.BpfProgramStatusCommon
+}
+
+// Members implements UserObject.
+func (o *TracepointProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeTracepoint, Tracepoint: &o.Spec.TracepointProgramInfo}}, false
 }
 
 // TracepointProgramList is a list of TracepointPrograms.

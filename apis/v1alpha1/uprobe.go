@@ -48,6 +48,17 @@ type UprobeProgramInfo struct {
 	Containers *ContainerSelector `json:"containers,omitempty"`
 }
 
+// ProgramType implements ProgramInfo.
+func (i *UprobeProgramInfo) ProgramType() EBPFProgType { return ProgTypeUprobe }
+
+// NamedHooks implements ProgramInfo.
+func (i *UprobeProgramInfo) NamedHooks() NamedHooks {
+	return NamedHooks{Target: &i.Target}
+}
+
+// ContainerSelector implements ProgramInfo.
+func (i *UprobeProgramInfo) ContainerSelector() *ContainerSelector { return i.Containers }
+
 // UprobeProgramSpec is the desired state of UprobeProgram objects.
 type UprobeProgramSpec struct {
 	UprobeProgramInfo `json:",inline"`
@@ -101,6 +112,11 @@ func (o *UprobeProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppComm
 // GetStatus implements UserObject.
 func (o *UprobeProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
 
+// Members implements UserObject.
+func (o *UprobeProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeUprobe, Uprobe: &o.Spec.UprobeProgramInfo}}, false
+}
+
 // UprobeProgramList is a list of UprobePrograms.
 //
 // +kubebuilder:object:root=true
@@ -152,6 +168,17 @@ type UprobeNsProgramInfo struct {
 	Containers *ContainerNsSelector `json:"containers"`
 }
 
+// within returns the same configuration for a cluster-scoped kind, limited to a namespace.
+func (i *UprobeNsProgramInfo) within(namespace string) *UprobeProgramInfo {
+	if i == nil {
+		return nil
+	}
+	return &UprobeProgramInfo{
+		BpfProgramCommon: i.BpfProgramCommon, FunctionName: i.FunctionName, Offset: i.Offset, Target: i.Target,
+		RetProbe: i.RetProbe, Pid: i.Pid, Containers: i.Containers.within(namespace),
+	}
+}
+
 // UprobeNsProgramSpec is the desired state of UprobeNsProgram objects.
 type UprobeNsProgramSpec struct {
 	UprobeNsProgramInfo `json:",inline"`
@@ -199,6 +226,11 @@ func (o *UprobeNsProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCo
 // GetStatus implements UserObject.
 func (o *UprobeNsProgram) GetStatus() *BpfProgramStatusCommon {
 	return &o.Status.BpfProgramStatusCommon
+}
+
+// Members implements UserObject.
+func (o *UprobeNsProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeUprobe, Uprobe: o.Spec.within(o.Namespace)}}, true
 }
 
 // UprobeNsProgramList is a list of UprobeNsPrograms.

@@ -43,6 +43,22 @@ type XdpProgramInfo struct {
 	ProceedOn []XdpProceedOnValue `json:"proceedon,omitzero"`
 }
 
+// ProgramType implements ProgramInfo.
+func (i *XdpProgramInfo) ProgramType() EBPFProgType { return ProgTypeXDP }
+
+// NamedHooks implements ProgramInfo.
+func (i *XdpProgramInfo) NamedHooks() NamedHooks {
+	return NamedHooks{Interfaces: i.InterfaceSelector.named()}
+}
+
+// ContainerSelector implements ProgramInfo.
+func (i *XdpProgramInfo) ContainerSelector() *ContainerSelector { return i.Containers }
+
+// Chain implements ProgramInfo.
+func (i *XdpProgramInfo) Chain() *ChainSettings {
+	return &ChainSettings{Priority: i.Priority, ProceedOn: texts(i.ProceedOn)}
+}
+
 // XdpProgramSpec is the desired state of XdpProgram objects.
 type XdpProgramSpec struct {
 	XdpProgramInfo `json:",inline"`
@@ -94,6 +110,11 @@ func (o *XdpProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon 
 // GetStatus implements UserObject.
 func (o *XdpProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
 
+// Members implements UserObject.
+func (o *XdpProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeXDP, XDP: &o.Spec.XdpProgramInfo}}, false
+}
+
 // XdpProgramList is a list of XdpPrograms.
 //
 // +kubebuilder:object:root=true
@@ -135,6 +156,17 @@ type XdpNsProgramInfo struct {
 	// +kubebuilder:validation:MaxItems=6
 	// +default=["pass","dispatcher_return"]
 	ProceedOn []XdpProceedOnValue `json:"proceedon,omitzero"`
+}
+
+// within returns the same configuration for a cluster-scoped kind, limited to a namespace.
+func (i *XdpNsProgramInfo) within(namespace string) *XdpProgramInfo {
+	if i == nil {
+		return nil
+	}
+	return &XdpProgramInfo{
+		BpfProgramCommon: i.BpfProgramCommon, InterfaceSelector: i.InterfaceSelector, Containers: i.Containers.within(namespace),
+		Priority: i.Priority, ProceedOn: i.ProceedOn,
+	}
 }
 
 // XdpNsProgramSpec is the desired state of XdpNsProgram objects.
@@ -181,6 +213,11 @@ func (o *XdpNsProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommo
 
 // GetStatus implements UserObject.
 func (o *XdpNsProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
+
+// Members implements UserObject.
+func (o *XdpNsProgram) Members() ([]BpfApplicationProgram, bool) {
+	return []BpfApplicationProgram{{Type: ProgTypeXDP, XDP: o.Spec.within(o.Namespace)}}, true
+}
 
 // XdpNsProgramList is a list of XdpNsPrograms.
 //

@@ -35,7 +35,7 @@ func object(t v1alpha1.ProgramConditionType, generation int64) *v1alpha1.TcxProg
 
 // served returns a clientset with an object. Its watches start with the given events.
 func served(o *v1alpha1.TcxProgram, events ...watch.Event) *fake.Clientset {
-	clients := fake.NewClientset(o)
+	clients := fake.NewSimpleClientset(o)
 	clients.PrependWatchReactor("tcxprograms", func(clienttesting.Action) (bool, watch.Interface, error) {
 		w := watch.NewFakeWithChanSize(len(events), false)
 		for _, e := range events {

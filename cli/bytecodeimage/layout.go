@@ -98,7 +98,7 @@ func add(to *tar.Writer, name string, content []byte, modified time.Time) error 
 }
 
 // OpenLayout reads the only image or index of an OCI layout, which is a directory or an archive of one. The
-// caller must call closeIt, also after an error.
+// caller must call closeIt, even after an error.
 func OpenLayout(path string) (content partial.WithRawManifest, closeIt func(), err error) {
 	closeIt = func() {}
 	dir := path

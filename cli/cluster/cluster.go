@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/internal/restclient"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
 // NodePods are the labels of node pods.
@@ -80,11 +80,12 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 		if err != nil {
 			return nil, fmt.Errorf("create client: %w", err)
 		}
-		api, err := restclient.ForScheme(requests, v1alpha1.SchemeGroupVersion, scheme)
+		api, err := kinds.NewClient(requests, scheme)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("create client: %w", err)
 		}
-		return &Cluster{Reader: objects, Writer: objects, API: api, Config: config, Namespace: namespace, Context: contextOf(flags, config), Flags: quoted(flags)}, nil
+		from := &reader{objects, api, scheme, runtime.NewParameterCodec(scheme)}
+		return &Cluster{Reader: from, Writer: objects, API: api, Config: config, Namespace: namespace, Context: contextOf(flags, config), Flags: quoted(flags)}, nil
 	}
 }
 

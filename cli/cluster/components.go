@@ -14,8 +14,9 @@ import (
 // DefaultComponents is the namespace in which bpfman is installed, unless the user names another one.
 const DefaultComponents = "bpfman"
 
-// operatorPods are the labels of the operator's pods, however it was installed.
-var operatorPods = client.MatchingLabels{"control-plane": "controller-manager"}
+// operatorPods are the labels of the operator's pods, however it was installed. In a namespace of several operators, as OLM
+// can have it, others have the first of them as well.
+var operatorPods = client.MatchingLabels{"control-plane": "controller-manager", "app.kubernetes.io/name": "bpfman-operator"}
 
 // Components is what the namespace in which bpfman is installed shows about its components.
 type Components struct {

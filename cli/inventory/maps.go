@@ -28,7 +28,7 @@ type Map struct {
 // Unused reports whether the map only takes memory: no program and no pod uses it.
 func (m Map) Unused() bool { return len(m.Programs) == 0 && len(m.Pods) == 0 }
 
-// Stale reports whether pods mount the map, but no program uses it any more: the program was reloaded with other maps,
+// Stale reports whether pods mount the map, but no program uses it anymore: the program was reloaded with other maps,
 // or deleted.
 func (m Map) Stale() bool { return len(m.Programs) == 0 && len(m.Pods) > 0 }
 

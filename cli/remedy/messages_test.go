@@ -75,7 +75,7 @@ var partial = slices.Concat(
 	},
 	// Beginnings before a cause.
 	[]string{
-		"%s: %s; the daemon reports: %s", "%s; and %d more containers", "list all programs", "interfaces in pod %s", "list what refers to %s", "policies can't be evaluated: %s",
+		"%s: %s; the daemon reports: %s", "load %d functions, of which %s %s, from %s", "%s; and %d more containers", "list all programs", "interfaces in pod %s", "list what refers to %s", "policies can't be evaluated: %s",
 		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
 		"exit code 0: the kubelet ends it, because it doesn't answer its liveness probe",
 		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "load from image %s: %s", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
@@ -309,6 +309,7 @@ func TestEachMessageOfOthersHasOneRemedy(t *testing.T) {
 		load + "task panicked",
 		load + "the bpfman daemon can't be reached: connection refused",
 		load + "the bpfman daemon didn't answer in time",
+		load + "this load took longer than 2m0s, 2 times in a row, so it is tried again in 10m0s",
 		// Attach points.
 		attach + "Invalid Interface",
 		attach + "unknown network interface eth9",

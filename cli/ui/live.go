@@ -54,7 +54,10 @@ func (s *Server) usage(ctx context.Context, r *http.Request, send func(any) erro
 	defer end()
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
 		for pause := firstAgain; ; pause = min(2*pause, lastAgain) {
-			err := inspectors.AskUsage(ctx, i, interval, func(u live.Usage) error { return rounds.Answered(i.Node, u) })
+			err := inspectors.AskUsage(ctx, i, interval, func(u live.Usage) error {
+				pause = firstAgain // it has answered
+				return rounds.Answered(i.Node, u)
+			})
 			if err := rounds.Ended(i.Node, cmp.Or(err, fmt.Errorf("node %s: %w", i.Node, errEnded))); err != nil {
 				end() // none of the others answers either, or the browser has left
 				return err
@@ -119,7 +122,7 @@ type measurement struct {
 	send      func(any) error
 }
 
-// show sends the answers of the nodes. If no inspector answers any more, it returns the error of one.
+// show sends the answers of the nodes. If no inspector answers anymore, it returns the error of one.
 func (m *measurement) show(answers map[string]live.Usage, failed map[string]error) error {
 	v := view.Usage{Nodes: len(answers), Of: m.of, Programs: map[string]view.Used{}}
 	if nodes := slices.Sorted(maps.Keys(failed)); len(nodes) > 0 {

@@ -35,7 +35,7 @@ type Facts struct {
 	Pods []corev1.Pod
 	// Conflicts are the conflicts of the object's programs with others, on all nodes.
 	Conflicts []Conflict
-	// Stale are the maps in volumes of the object that no program uses any more.
+	// Stale are the maps in volumes of the object that no program uses anymore.
 	Stale []inventory.Map
 	// Problems are the problems of the node components.
 	Problems []string
@@ -186,6 +186,8 @@ func programs(f Facts) map[string]*Node {
 			if held := heldBack(f, status.Node); held != "" {
 				node.State, node.Remarks = RollingOut, []string{held}
 			}
+		case condition == v1alpha1.BpfProgCondNone && node.State != Failed:
+			node.State, node.Remarks = Outdated, []string{"the agent is still reading the object's image"}
 		case condition.Idle():
 			idle[status.Node] = true
 		}

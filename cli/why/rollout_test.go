@@ -13,6 +13,21 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
+// A node that reads an image for the first time is neither attached nor failed.
+func TestImageIsRead(t *testing.T) {
+	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "stats", UID: "u", Generation: 1}}
+	report := &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "u", Controller: new(true)}}}}
+	report.Status = v1alpha1.BpfProgramStatus{
+		Node: "a", OwnerGeneration: 1, Conditions: []metav1.Condition{v1alpha1.BpfProgCondNone.Condition("image quay.io/x: waiting for its registry")},
+	}
+	page, err := Explain(Facts{
+		Kind: "TcxProgram", Object: o, Reports: []v1alpha1.ProgramObject{report}, Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}},
+	})
+	if err != nil || len(page.Nodes) != 1 || page.Nodes[0].State != Outdated || len(page.Nodes[0].Remarks) != 1 || len(page.Nodes[0].Remedies) != 1 {
+		t.Errorf("%+v, %v", page.Nodes, err)
+	}
+}
+
 // TestHeldBack checks that a node which keeps an earlier revision on purpose isn't blamed on its agent.
 func TestHeldBack(t *testing.T) {
 	object := func(generation int64) *v1alpha1.TcxProgram {

@@ -299,3 +299,24 @@ func TestList(t *testing.T) {
 		t.Errorf("List = %+v, %v after the end", volumes, err)
 	}
 }
+
+// Other software can mount file systems without a source, and below paths with spaces. Neither hides a volume.
+func TestListBesideUnusualMounts(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, n.maps, Access{})
+	spaced := filepath.Join(n.root, "with a space")
+	if err := os.Mkdir(spaced, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", spaced, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(spaced, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if volumes, err := n.volumes.List(); err != nil || !slices.Equal(volumes, []Volume{n.volume()}) {
+		t.Errorf("%v, %v", volumes, err)
+	}
+}

@@ -12,7 +12,8 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/kubelet"
 )
 
-// List returns the volumes in the mount table.
+// List returns the volumes in the mount table. k8s.io/mount-utils refuses the whole table if other software has mounted a
+// file system without a source, and returns paths with their escapes.
 func (v *Volumes) List() ([]Volume, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("bpf"))
 	if err != nil {

@@ -22,7 +22,9 @@ import (
 var ErrPath = errors.New("path not allowed")
 
 // resolve prevents a lookup from leaving its start directory, because tenants can
-// control what is below it.
+// control what is below it. k8s.io/mount-utils mounts, unmounts, and cleans up by path,
+// so a link that appears between two steps would lead them elsewhere. It also runs the
+// command umount, which the image doesn't have.
 const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
 // Below returns path relative to root. Both are absolute. path must be clean and

@@ -147,7 +147,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// FuzzLabel decodes any key as text and as bytes. Whatever a map contains, a label is UTF-8, which Prometheus requires.
+// FuzzLabel decodes any key as text and as bytes. No matter what a map contains, a label is UTF-8, which Prometheus requires.
 func FuzzLabel(f *testing.F) {
 	f.Add("{['a',0,],{{[1,2,],},},7,}: 1\n", []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint8(4))
 	f.Add("[2,0,]: 1\n", []byte{}, uint8(16))

@@ -59,10 +59,12 @@ test-docs: deps-docs docs $(AXE) ## Test each page of the documentation's site i
 
 # This includes the API reference, and therefore checks the API's comments too.
 PAGES = $(shell git ls-files --cached --others --exclude-standard '*.md' ':!hack/vale' ':!cli/remedy')
+# Go files with comments that are written by hand.
+COMMENTS = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!apis/client' ':!*zz_generated*' ':!*.pb.go')
 VALE = $(LOCALBIN)/vale --config hack/vale/vale.ini
 
 .PHONY: prose
-prose: $(LOCALBIN)/vale ## Check the documentation's language (vale, configured in hack/vale).
+prose: $(LOCALBIN)/vale ## Check the language of the documentation and of comments in Go (vale, configured in hack/vale).
 	@found=$$($(VALE) --minAlertLevel=suggestion --output=line --no-exit hack/vale/wrong.md); for rule in hack/vale/styles/bpfman/*.yml; do \
 		grep -q "bpfman.$$(basename $$rule .yml):" <<<"$$found" || { echo "$$rule finds nothing in hack/vale/wrong.md" >&2; exit 1; }; done
-	@$(VALE) $(PAGES)
+	@$(VALE) $(PAGES) $(wildcard $(COMMENTS))

@@ -7,11 +7,6 @@ APIS := github.com/bpfman/bpfman-operator/apis
 GENERATE := cd apis && GOWORK=off
 BOILERPLATE := --go-header-file ../hack/boilerplate.go.txt
 
-.PHONY: generate-apply-configurations
-generate-apply-configurations: $(LOCALBIN)/applyconfiguration-gen ## Generate the apply configurations (apis/client/applyconfiguration).
-	rm -rf apis/client/applyconfiguration
-	$(GENERATE) $< $(BOILERPLATE) --output-dir client/applyconfiguration --output-pkg $(APIS)/client/applyconfiguration ./v1alpha1
-
 # The generator escapes braces in code too, where the backslashes would be shown, and keeps the comments' line breaks.
 .PHONY: generate-reference
 generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs/reference/api), with a page for each kind.
@@ -27,7 +22,7 @@ generate-remedies: ## Generate the remedies that the kubectl plugin suggests (cl
 	grep '^|' docs/status.md >cli/remedy/remedies.md
 
 # The output of `generate`.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml docs/reference/api cli/remedy/remedies.md
+GENERATED = apis/v1alpha1 apis/client config/crd/bases docs/reference/api cli/remedy/remedies.md $(shell go run ./hack/kinds files)
 
 # Nothing below is committed. The documentation's site has the schemas in the same directory.
 SCHEMAS := $(LOCALBIN)/schemas

@@ -22,8 +22,8 @@ test-fuzz: ## Run each fuzz test for FUZZ_TIME=30s.
 
 .PHONY: test-manifests
 test-manifests: $(LOCALBIN)/helm $(LOCALBIN)/promtool chart ## Test the manifests, the Helm chart, permissions, monitoring, and the documentation. This needs nothing but Go.
-	$(call requires,helm promtool) HELM=$(LOCALBIN)/helm PROMTOOL=$(LOCALBIN)/promtool go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./docs ./gitops ./manifests ./monitoring ./plot ./rbac ./restarts ./scale ./tutorials
-	go -C hack/docs test -count=1 ./reference ./schemas
+	KYVERNO_FILES="$$($(call module_files,github.com/kyverno/kyverno@$(KYVERNO_VERSION)))" $(call requires,helm promtool kyverno) HELM=$(LOCALBIN)/helm PROMTOOL=$(LOCALBIN)/promtool go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./docs ./gitops ./manifests ./monitoring ./plot ./rbac ./restarts ./scale ./tutorials
+	go -C hack test -count=1 ./docs/reference ./docs/schemas ./kinds
 
 .PHONY: test-release
 test-release: bundle ## Validate the OLM bundle, and test the other parts of a release.
@@ -109,10 +109,6 @@ test-kernel-node: deps deps-kernel build-kernel-tests ## Run a whole Kubernetes 
 .PHONY: test-mixed-kernels
 test-mixed-kernels: deps deps-kernel build-kernel-tests kubectl-bpfman ## Join that virtual machine, with Linux 6.12, to two nodes on this machine, and test one object on all three (as root; takes minutes).
 	@$(KERNEL_TEST) mixed $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
-
-.PHONY: test-kyverno
-test-kyverno: ## Test the example policy for Kyverno with Kyverno's own code, which is downloaded first.
-	GOWORK=off go -C tests/kyverno test -count=1 ./...
 
 .PHONY: test-csi
 test-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon.

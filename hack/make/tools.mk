@@ -8,7 +8,8 @@ CODE_GENERATOR := k8s.io/code-generator/cmd
 CODE_GENERATOR_VERSION := v0.37.2
 KIND_VERSION := v0.33.0
 KWOK_VERSION := v0.8.0
-$(LOCALBIN)/applyconfiguration-gen: PACKAGE = $(CODE_GENERATOR)/applyconfiguration-gen@$(CODE_GENERATOR_VERSION)
+# The release whose definitions the example for Kyverno is compared with.
+KYVERNO_VERSION := v1.19.1
 $(LOCALBIN)/client-gen: PACKAGE = $(CODE_GENERATOR)/client-gen@$(CODE_GENERATOR_VERSION)
 $(LOCALBIN)/informer-gen: PACKAGE = $(CODE_GENERATOR)/informer-gen@$(CODE_GENERATOR_VERSION)
 $(LOCALBIN)/lister-gen: PACKAGE = $(CODE_GENERATOR)/lister-gen@$(CODE_GENERATOR_VERSION)
@@ -31,7 +32,7 @@ $(LOCALBIN)/govulncheck: PACKAGE = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 $(LOCALBIN)/vale: PACKAGE = github.com/vale-cli/vale/v3/cmd/vale@v3.20.0
 $(LOCALBIN)/vale: export CGO_ENABLED = 1
 
-TOOLS := applyconfiguration-gen client-gen informer-gen lister-gen register-gen controller-gen crd-ref-docs kustomize \
+TOOLS := client-gen informer-gen lister-gen register-gen controller-gen crd-ref-docs kustomize \
 	gofumpt golangci-lint setup-envtest helm kind kwok cosign registry oras actionlint govulncheck vale
 $(TOOLS:%=$(LOCALBIN)/%): hack/make/tools.mk
 	@mkdir -p $(@D)

@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Command release creates what a release publishes, and publishes it: images, the bundle and the catalog for the Operator
-// Lifecycle Manager, a bill of materials of each binary, the licences of its modules, and krew's manifest.
+// Lifecycle Manager, a bill of materials of each binary, the licenses of its modules, and krew's manifest.
 package main
 
 import (
@@ -29,7 +29,7 @@ const usage = `usage: release command [flags]
   bundle    make the OLM bundle of manifests and samples, and validate it
   catalog   make the catalog of a bundle
   sbom      write a bill of materials beside each of some binaries
-  licences  collect the licences of all that is in some binaries
+  licenses  collect the licenses of all that is in some binaries
   krew      make the manifest by which krew installs the archives of kubectl's plugin
   images    build the images of commands, and of bytecode
   add       put the packaged chart, the bundle, the catalog, or another project's image among the images
@@ -53,7 +53,7 @@ func run(args []string) error {
 		"bundle":   bundle,
 		"catalog":  catalog,
 		"sbom":     sbom,
-		"licences": licences,
+		"licenses": licenses,
 		"krew":     krewManifest,
 		"images":   buildImages,
 		"add":      add,
@@ -176,8 +176,8 @@ func sbom(args []string) error {
 	})
 }
 
-func licences(args []string) error {
-	flags := flag.NewFlagSet("licences", flag.ExitOnError)
+func licenses(args []string) error {
+	flags := flag.NewFlagSet("licenses", flag.ExitOnError)
 	out := flags.String("out", "", "the directory that they are copied to")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -121,7 +121,7 @@ func buildImages(args []string) error {
 	return nil
 }
 
-// materials writes the bill of materials of a command's image, and returns the licences of everything in it.
+// materials writes the bill of materials of a command's image, and returns the licenses of everything in it.
 func (c *common) materials(command image.Command, dir string, sources materials.Sources) (fs.FS, error) {
 	var all []materials.Module
 	known := map[string]bool{}
@@ -148,9 +148,9 @@ func (c *common) materials(command image.Command, dir string, sources materials.
 	if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil { //nolint:gosec // everyone can read published files
 		return nil, fmt.Errorf("write the bill of materials of an image: %w", err)
 	}
-	texts := filepath.Join(dir, "image-"+command.Repository+".licences")
+	texts := filepath.Join(dir, "image-"+command.Repository+".licenses")
 	if err := os.RemoveAll(texts); err != nil {
-		return nil, fmt.Errorf("remove former licences: %w", err)
+		return nil, fmt.Errorf("remove former licenses: %w", err)
 	}
 	return os.DirFS(texts), materials.Collect(all, texts)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package btftype names types for people.
+// Package btftype names types as C does.
 package btftype
 
 import (

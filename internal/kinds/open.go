@@ -95,7 +95,7 @@ func (k *Kinds) Find(ctx context.Context, gvk schema.GroupVersionKind, resource 
 	}
 }
 
-// Look opens a kind that is watched on demand if it has an object now. Callers share a check that began after since, also if
+// Look opens a kind that is watched on demand if it has an object now. Callers share a check that began after since, even if
 // it failed: a check takes at most two seconds, and then the callers go on.
 func (k *Kinds) Look(ctx context.Context, gvk schema.GroupVersionKind, resource string, since time.Time) error {
 	turn := k.turn()

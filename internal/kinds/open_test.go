@@ -99,7 +99,7 @@ func TestAKindIsFoundAndOpened(t *testing.T) {
 	}
 }
 
-// A check is shared by all who ask for one that began after the same time, also if it failed. The first object opens the kind.
+// A check is shared by all who ask for one that began after the same time, even if it failed. The first object opens the kind.
 func TestLook(t *testing.T) {
 	kind := v1alpha1.RolloutPolicyKind
 	gvk := kind.GroupVersionKind()

@@ -52,45 +52,32 @@ func SubjectOf(kind string, o v1alpha1.UserObject) Subject {
 func programsOf(o v1alpha1.UserObject) []Program {
 	var out []Program
 	for _, p := range userobject.Programs(o) {
-		switch i := p.Info().(type) {
-		case *v1alpha1.XdpProgramInfo:
-			out = append(out, network(p.Type, i.BpfFunctionName, i.InterfaceSelector, i.Priority))
-		case *v1alpha1.TcProgramInfo:
-			out = append(out, network(p.Type, i.BpfFunctionName, i.InterfaceSelector, i.Priority))
-		case *v1alpha1.TcxProgramInfo:
-			out = append(out, network(p.Type, i.BpfFunctionName, i.InterfaceSelector, i.Priority))
-		case *v1alpha1.FentryProgramInfo:
-			out = append(out, kernel(p.Type, i.BpfFunctionName, i.FunctionName, 0))
-		case *v1alpha1.FexitProgramInfo:
-			out = append(out, kernel(p.Type, i.BpfFunctionName, i.FunctionName, 0))
-		case *v1alpha1.KprobeProgramInfo:
-			out = append(out, kernel(v1alpha1.ProgTypeKprobe, i.BpfFunctionName, i.FunctionName, i.Offset))
-		case *v1alpha1.UprobeProgramInfo:
-			out = append(out, Program{Name: i.BpfFunctionName, Type: v1alpha1.ProgTypeUprobe, Hooks: hooks(Target, i.Target)})
-		case *v1alpha1.TracepointProgramInfo:
-			out = append(out, Program{Name: i.BpfFunctionName, Type: p.Type, Hooks: hooks(Tracepoint, i.Names...)})
+		i := p.Info()
+		if i == nil {
+			continue
 		}
+		program := Program{Name: i.Common().BpfFunctionName, Type: i.ProgramType(), Hooks: hooks(i.NamedHooks())}
+		if chain := i.Chain(); chain != nil {
+			program.Priority = &chain.Priority
+		}
+		out = append(out, program)
 	}
 	return out
 }
 
-func network(t v1alpha1.EBPFProgType, name string, s v1alpha1.InterfaceSelector, priority int32) Program {
-	p := Program{Name: name, Type: t, Priority: &priority}
-	// If an object has both, the primary interface takes precedence, as in the agent.
-	if s.Interfaces != nil && s.PrimaryNodeInterface == nil {
-		p.Hooks = hooks(Interface, *s.Interfaces...)
-	}
-	return p
-}
-
-func kernel(t v1alpha1.EBPFProgType, name, function string, offset uint64) Program {
-	return Program{Name: name, Type: t, Hooks: []Hook{{Type: Function, Name: function, Offset: offset != 0}}}
-}
-
-func hooks(t HookType, names ...string) []Hook {
+func hooks(named v1alpha1.NamedHooks) []Hook {
 	var out []Hook
-	for _, name := range names {
-		out = append(out, Hook{Type: t, Name: name})
+	for _, name := range named.Interfaces {
+		out = append(out, Hook{Type: Interface, Name: name})
+	}
+	for _, name := range named.Tracepoints {
+		out = append(out, Hook{Type: Tracepoint, Name: name})
+	}
+	if named.Function != nil {
+		out = append(out, Hook{Type: Function, Name: named.Function.Name, Offset: named.Function.Offset != 0})
+	}
+	if named.Target != nil {
+		out = append(out, Hook{Type: Target, Name: *named.Target})
 	}
 	return out
 }

@@ -89,6 +89,8 @@ const (
 	Corpus Name = "corpus"
 	// Tutorials are the prerequisites of single tutorials: compilers, a registry, or a version of Linux.
 	Tutorials Name = "tutorials"
+	// Kyverno are the files of a release of Kyverno.
+	Kyverno Name = "kyverno"
 	// Third-party tools, with the names of their commands. Shell is bash with the usual tools. BashCompletion is
 	// the package with that name.
 	BashCompletion Name = "bash-completion"
@@ -105,7 +107,7 @@ const (
 var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
 
 var all = append([]Name{
-	Root, BPF, Tracefs, Tun, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials,
+	Root, BPF, Tracefs, Tun, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials, Kyverno,
 	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Promtool, Shell,
 }, Types...)
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/conflicts"
 )
 
 // Health is what the inspector of a node says about the programs of user objects. It is the
@@ -80,12 +81,15 @@ const (
 func HealthOf(status *v1alpha1.BpfNodeStatus) Health {
 	var h Health
 	loaded := loadedByOwner(status)
+	var counted []v1alpha1.BpfNodeConflict
 	for _, c := range status.Conflicts {
 		// Tenants can cause these, and must not halt a rollout.
 		byTenant := c.Type == v1alpha1.BpfNodeNamespacedEarlier || c.Owner != nil && c.Owner.Namespace == "" && isInPod(status, c.ProgramID)
-		if c.Owner == nil || c.Since == nil || len(h.Conflicts) == maxConflicts || byTenant {
-			continue
+		if c.Owner != nil && c.Since != nil && !byTenant {
+			counted = append(counted, c)
 		}
+	}
+	for _, c := range conflicts.First(counted, maxConflicts) {
 		h.Conflicts = append(h.Conflicts, Conflict{
 			BpfNodeOwner: *c.Owner, Type: c.Type, Program: c.ProgramID, Since: *c.Since, Loaded: loaded[*c.Owner], Message: shorten.Middle(c.Message, maxConflictMessage),
 		})

@@ -39,7 +39,10 @@ func TestParseConfigDefaults(t *testing.T) {
 	config := mustParse(t, nil)
 	want := Config{
 		Daemon:      DaemonConfig{"quay.io/bpfman/bpfman:v0.6.0", "info", "[database]\nmax_retries = 30\nmillisec_delay = 10000\n\n[signing]\nverify_enabled = false\n", SignaturesDefault},
-		Agent:       AgentConfig{"quay.io/bpfman/bpfman-agent:latest", "info", ":8175", "127.0.0.1:8174", 256 << 20, "30s", "", 100, false},
+		Agent: AgentConfig{
+			Image: "quay.io/bpfman/bpfman-agent:latest", LogLevel: "info", HealthAddr: ":8175", MetricsAddr: "127.0.0.1:8174",
+			StoreSize: 256 << 20, ConfirmTimeout: "30s", ReservedPriorities: 100,
+		},
 		CSI:         CSIConfig{"quay.io/bpfman/bpfman-csi:latest", "info", "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", ClusterAccessAll, "127.0.0.1:8173", "", false},
 		Inspector:   InspectorConfig{"quay.io/bpfman/bpfman-inspector:latest", "info", "127.0.0.1:8172", false, false},
 		KubeletRoot: "/var/lib/kubelet",

@@ -131,7 +131,7 @@ func stateOf(m *metadata, s *status) State {
 	if len(s.Conditions) > 0 {
 		state.Condition = s.Conditions[0].Type
 	}
-	if state.Condition.Failed() {
+	if state.Condition.Failed() || state.Condition == v1alpha1.BpfProgCondNone {
 		state.Message = shorten.Middle(s.Conditions[0].Message, maxMessage)
 		state.InPods = state.Condition == v1alpha1.BpfProgCondNotLoaded && inPods(s.Links)
 	}

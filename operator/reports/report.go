@@ -65,7 +65,8 @@ type State struct {
 	Linked bool
 	// InPods means that the program is attached on the node, except for attach points in pods.
 	InPods bool
-	// Message is the message of the condition, with at most 600 bytes. It is "" unless the condition is a failure.
+	// Message is the message of the condition, with at most 600 bytes. It is "" unless the condition is a failure, or None, which
+	// says what the agent waits for.
 	Message string
 	// Undecodable is the reason why the report's status can't be decoded. Then the other fields of the status are
 	// empty.

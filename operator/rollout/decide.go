@@ -95,7 +95,8 @@ type Past struct {
 	// Observed means that the object's status says that nodes ran it, and Reporting is the number of nodes that report it.
 	Observed  bool
 	Reporting int
-	// Created and Policy are when the object and the policy were created, by the clocks of API servers.
+	// Created and Policy are when the object and the policy were created, by the clocks of API servers, which can differ by
+	// less than [together].
 	Created, Policy time.Time
 }
 

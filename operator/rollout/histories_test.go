@@ -474,7 +474,7 @@ func (w *world) check(was, now *v1alpha1.RolloutStatus, in Input) {
 		if now != nil {
 			w.fault = "without a policy, there is a rollout"
 		}
-		w.proven = map[int]bool{} // all nodes get it, whatever it is
+		w.proven = map[int]bool{} // all nodes get it, no matter what it is
 		return
 	}
 	if !in.Nodes.Listed && len(in.Policies) == 1 && now != was {

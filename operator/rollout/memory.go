@@ -5,9 +5,13 @@ package rollout
 
 import "time"
 
-// Memory is what a process remembers about a rollout between decisions. After a restart it is empty, which only delays the
-// next step.
+// Memory is what a process remembers about a rollout between decisions, by its own clock: the times in the status are by the
+// clock of the process that wrote them. After a restart it is empty, which only delays the next step, and failures of nodes
+// that wait.
 type Memory struct {
+	// entered is since when the process has known the position of the rollout.
+	position string
+	entered  time.Time
 	// since is since when all nodes of step are healthy. If step is "", nodes have waited since then.
 	step  string
 	since time.Time
@@ -15,9 +19,13 @@ type Memory struct {
 	settled string
 }
 
-// observe records whether nodes of the current step wait. It returns since when none does, and since when some do that were
-// all healthy before, for example because a node joined, or zero.
+// observe records whether nodes of the current step wait. It returns since when none does, and since when the time limit
+// counts for those that do: since the step began, or since nodes wait again after all were healthy, for example because one
+// joined.
 func (m *Memory) observe(current string, waits bool, now time.Time) (healthy, waiting time.Time) {
+	if m.position != current {
+		m.position, m.entered = current, now
+	}
 	step := ""
 	if !waits {
 		step, m.settled = current, current
@@ -26,7 +34,7 @@ func (m *Memory) observe(current string, waits bool, now time.Time) (healthy, wa
 		m.step, m.since = step, now
 	}
 	if waits && m.settled == current {
-		waiting = m.since
+		return m.since, m.since
 	}
-	return m.since, waiting
+	return m.since, m.entered
 }

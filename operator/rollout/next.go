@@ -128,11 +128,7 @@ func next(was *v1alpha1.RolloutStatus, in Input, memory *Memory) (*v1alpha1.Roll
 	total, missing := involved(s, in)
 	waits := in.Nodes.Waiting + missing
 	healthy, waiting := memory.observe(s.Position(), waits > 0, in.Now)
-	began := s.StepStarted.Time
-	if waiting.After(began) {
-		began = waiting
-	}
-	limit := in.Now.Sub(began) - in.policy().TimeLimit.Duration
+	limit := in.Now.Sub(waiting) - in.policy().TimeLimit.Duration
 	unhealthy := in.Nodes.Failed
 	if limit >= 0 {
 		unhealthy += waits

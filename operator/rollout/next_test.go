@@ -114,6 +114,7 @@ func begun(t *testing.T, nodes int, steps ...v1alpha1.RolloutStep) *cluster {
 	}}
 	c.all(Waiting)
 	c.status = Start(nil, Numbered{2, "hash"}, &v1alpha1.RolloutRevision{Revision: 1}, false, c.input())
+	c.decide() // the new state is another event
 	return c
 }
 
@@ -261,6 +262,19 @@ func TestDecide(t *testing.T) {
 		c.next()
 		if c.is(v1alpha1.RolloutProgressing, 1, 2, "after a pause of 10m0s"); c.again != 10*time.Minute {
 			t.Errorf("looks again after %s", c.again)
+		}
+	})
+	t.Run("another operator's clock doesn't end the time limit", func(t *testing.T) {
+		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+			c := begun(t, 10, on(2))
+			c.memory, c.now = Memory{}, start.Add(ahead)
+			c.next()
+			if c.is(v1alpha1.RolloutProgressing, 1, 2, ""); c.again != time.Minute {
+				t.Errorf("%s ahead, looks again after %s", ahead, c.again)
+			}
+			c.now = c.now.Add(time.Minute)
+			c.next()
+			c.is(v1alpha1.RolloutHalted, 1, 2, "2 of 2 nodes")
 		}
 	})
 	t.Run("waits until it is resumed", func(t *testing.T) {

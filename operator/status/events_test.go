@@ -142,8 +142,8 @@ func TestReportChangesHands(t *testing.T) {
 	check("of another owner", map[types.UID]int{uid: 0, "other": 1})
 	r.onReport(reports.Change{Before: &owned, After: &moved}, q)
 	check("on another node", map[types.UID]int{uid: 0, "other": 1})
-	if s, _ := x.Summary("other"); len(s.WaitingFor) != 1 || s.WaitingFor[0] != "a" {
-		t.Errorf("waiting for %q", s.WaitingFor)
+	if s, _ := x.Summary("other"); len(s.WaitingFor) != 1 || s.WaitingFor[0].Node != "a" {
+		t.Errorf("waiting for %+v", s.WaitingFor)
 	}
 	r.onReport(reports.Change{Before: &moved}, q)
 	check("deleted", map[types.UID]int{uid: 0, "other": 0})

@@ -64,7 +64,7 @@ type nodeState struct {
 	progress progress
 	// trouble is the reason of the progress failing, and of unsettled if it is known.
 	trouble string
-	// reason is the reason of the outcome failed or idle. stalled means that the failure stays until somebody
+	// reason is the reason of the outcome failed or idle, and of waiting if the agent has reported one. stalled means that the failure stays until somebody
 	// changes something.
 	reason  string
 	stalled bool
@@ -147,7 +147,7 @@ func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool
 		generation = o.Before
 	}
 	wanted := r.selected && !o.Deleting && generation != 0
-	done, linked, inPods, idly := 0, false, true, ""
+	done, linked, inPods, idly, pending := 0, false, true, "", ""
 	for _, program := range r.reports {
 		p := program.State.Value()
 		fails, message := false, p.Message
@@ -167,6 +167,8 @@ func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool
 		case p.Condition == v1alpha1.BpfProgCondLoaded:
 			done++
 			linked = linked || p.Linked
+		case p.Condition == v1alpha1.BpfProgCondNone:
+			pending = message
 		}
 		if fails && p.InPods {
 			done++
@@ -182,7 +184,7 @@ func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool
 	case !wanted:
 		return uncounted, "", false, steps.Nothing
 	case done < o.Programs:
-		return waiting, "", false, steps.Nothing
+		return waiting, pending, false, steps.Nothing
 	case idly != "" && !linked:
 		return idle, idly, false, steps.Attached
 	}
@@ -273,8 +275,8 @@ func (o *owner) summary() Summary {
 	s := o.sum
 	s.Generation, s.Deleting, s.Invalid, s.Undecodable = o.Generation, o.Deleting, o.Invalid, o.Undecodable
 	s.Unreachable = o.unreachable.Len()
-	s.WaitingFor, s.WithoutAgent, s.OutOfReach = names(o.waiting), names(o.without), names(o.unreachable)
-	s.Failures, s.IdleOn = reasons(o.failing), reasons(o.idle)
+	s.WithoutAgent, s.OutOfReach = names(o.without), names(o.unreachable)
+	s.WaitingFor, s.Failures, s.IdleOn = reasons(o.waiting), reasons(o.failing), reasons(o.idle)
 	s.Rollout = o.Rollout
 	o.changing.Ascend(func(r *nodeState) bool {
 		name := r.node.name

@@ -44,7 +44,8 @@ type Summary struct {
 	// those where everything is loaded, but there is nothing to attach to.
 	Attached, Idle int
 	// Failed is the number of nodes that report a failure. Stalled is the number of these where it stays until
-	// somebody changes something. Waiting is the number of nodes that haven't reported yet.
+	// somebody changes something. Waiting is the number of nodes that haven't reported all
+	// programs yet.
 	Failed, Stalled, Waiting int
 
 	// Reporting is the number of nodes with reports.
@@ -55,7 +56,7 @@ type Summary struct {
 
 	// WaitingFor, Failures, IdleOn, OutOfReach, and WithoutAgent contain the first nodes in these states. Failures
 	// contains stalled nodes first.
-	WaitingFor   []string
+	WaitingFor   []NodeReason
 	Failures     []NodeReason
 	IdleOn       []NodeReason
 	OutOfReach   []string
@@ -118,7 +119,7 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message s
 	case s.Rollout != nil && s.Rollout.State != v1alpha1.RolloutComplete && !s.awaitsNodes():
 		condition, message = s.rollout()
 	case s.Waiting > 0:
-		condition, message = v1alpha1.ProgramNotYetLoaded, s.attached()+", waiting for "+list(s.WaitingFor, s.Waiting)
+		condition, message = v1alpha1.ProgramNotYetLoaded, s.attached()+", waiting for "+list(explained(s.WaitingFor), s.Waiting)
 		if s.Failed > 0 {
 			message += fmt.Sprintf("; failed on %s: %s", count(s.Failed, "node"), s.failures())
 		}
@@ -166,11 +167,7 @@ func (s Summary) attached() string {
 func (s Summary) remarks() string {
 	var text string
 	if s.Idle > 0 {
-		names := make([]string, len(s.IdleOn))
-		for i, on := range s.IdleOn {
-			names[i] = fmt.Sprintf("%s (%s)", on.Node, on.Reason)
-		}
-		text += "; nothing to attach to on " + list(names, s.Idle)
+		text += "; nothing to attach to on " + list(explained(s.IdleOn), s.Idle)
 	}
 	if without := s.Matching - s.Selected - s.Unreachable; without > 0 {
 		text += fmt.Sprintf("; no agent runs on %s that the node selector also matches: %s", count(without, "node"), list(s.WithoutAgent, without))
@@ -179,6 +176,18 @@ func (s Summary) remarks() string {
 		text += fmt.Sprintf("; %s that the node selector also matches can't be reached: %s", count(s.Unreachable, "node"), list(s.OutOfReach, s.Unreachable))
 	}
 	return text
+}
+
+// explained returns the names of nodes, with the reasons that are known.
+func explained(nodes []NodeReason) []string {
+	names := make([]string, len(nodes))
+	for i, on := range nodes {
+		names[i] = on.Node
+		if on.Reason != "" {
+			names[i] += " (" + shorten.Middle(on.Reason, maxError) + ")"
+		}
+	}
+	return names
 }
 
 // list returns the names of the first nodes, of the given number of nodes.

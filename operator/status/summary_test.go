@@ -69,12 +69,12 @@ func TestCondition(t *testing.T) {
 		},
 		{
 			"roll-out",
-			Summary{Agents: 10, Matching: 10, Selected: 10, Attached: 3, Waiting: 7, WaitingFor: []string{"a", "b", "c", "d", "e"}},
-			v1alpha1.ProgramNotYetLoaded, "Attached on 3 of 10 selected nodes, waiting for a, b, c, d, e and 2 more",
+			Summary{Agents: 10, Matching: 10, Selected: 10, Attached: 3, Waiting: 7, WaitingFor: []NodeReason{{"a", ""}, {"b", "image quay.io/x:v1: waiting for its registry"}, {"c", ""}, {"d", ""}, {"e", ""}}},
+			v1alpha1.ProgramNotYetLoaded, "Attached on 3 of 10 selected nodes, waiting for a, b (image quay.io/x:v1: waiting for its registry), c, d, e and 2 more",
 		},
 		{
 			"roll-out with a failure",
-			Summary{Agents: 3, Matching: 3, Selected: 3, Attached: 1, Waiting: 1, WaitingFor: []string{"node-c"}, Failed: 1, Failures: []NodeReason{loadError}},
+			Summary{Agents: 3, Matching: 3, Selected: 3, Attached: 1, Waiting: 1, WaitingFor: []NodeReason{{Node: "node-c"}}, Failed: 1, Failures: []NodeReason{loadError}},
 			v1alpha1.ProgramNotYetLoaded, "Attached on 1 of 3 selected nodes, waiting for node-c; failed on 1 node: node-b: load pass: verifier says no",
 		},
 		{
@@ -83,7 +83,7 @@ func TestCondition(t *testing.T) {
 			v1alpha1.ProgramReconcileError, "Failed on 8 nodes, attached on 1 of 9 selected nodes: node-b: load pass: verifier says no; node-d: no such interface: eth7 and 6 more",
 		},
 		{
-			"a node that isn't selected any more can't unload",
+			"a node that isn't selected anymore can't unload",
 			Summary{Agents: 9, Matching: 1, Selected: 1, Attached: 1, Failed: 1, Failures: []NodeReason{{"node-x", "unload 12: timed out"}}},
 			v1alpha1.ProgramReconcileError, "Failed on 1 node, attached on 1 of 1 selected node: node-x: unload 12: timed out",
 		},

@@ -224,7 +224,7 @@ func randomReport(random *rand.Rand, o *worldOwner, owner types.UID, member, nod
 	p.Status.Node, p.Status.OwnerGeneration = node, max(0, o.spec.Generation-int64(random.IntN(4)/3))
 	conditions := []v1alpha1.BpfProgramConditionType{
 		"", v1alpha1.BpfProgCondLoaded, v1alpha1.BpfProgCondLoaded, v1alpha1.BpfProgCondNoContainersOnNode, v1alpha1.BpfProgCondNoInterfacesOnNode,
-		v1alpha1.BpfProgCondNotLoaded, v1alpha1.BpfProgCondNotUnloaded,
+		v1alpha1.BpfProgCondNotLoaded, v1alpha1.BpfProgCondNotUnloaded, v1alpha1.BpfProgCondNone,
 	}
 	if condition := conditions[random.IntN(len(conditions))]; condition != "" {
 		state := []v1alpha1.State{v1alpha1.Reconciling, v1alpha1.Stalled}[random.IntN(2)]
@@ -274,7 +274,7 @@ func (w *world) sum(uid types.UID) Summary {
 			generation = o.spec.Before
 		}
 		wanted := matches && runs && !o.spec.Deleting && generation != 0
-		done, linked, idle, stalled, failures := w.count(uid, node, generation, wanted)
+		done, linked, idle, pending, stalled, failures := w.count(uid, node, generation, wanted)
 		if w.reporting(uid, node) {
 			s.Reporting++
 		}
@@ -310,7 +310,9 @@ func (w *world) sum(uid types.UID) Summary {
 		case !wanted:
 		case done < o.spec.Programs:
 			s.Waiting++
-			name(&s.WaitingFor, node)
+			if len(s.WaitingFor) < maxNamed {
+				s.WaitingFor = append(s.WaitingFor, NodeReason{node, pending})
+			}
 		case idle != "" && !linked:
 			s.Idle++
 			if len(s.IdleOn) < maxNamed {
@@ -337,7 +339,7 @@ func (w *world) reporting(uid types.UID, node string) bool {
 }
 
 // count counts the reports about an object from a node.
-func (w *world) count(uid types.UID, node string, generation int64, wanted bool) (done int, linked bool, idle string, stalled, failures []string) {
+func (w *world) count(uid types.UID, node string, generation int64, wanted bool) (done int, linked bool, idle, pending string, stalled, failures []string) {
 	for _, id := range slices.Sorted(maps.Keys(w.reports)) {
 		p := w.reports[id]
 		if p.OwnerReferences[0].UID != uid || p.Status.Node != node || len(p.Status.Conditions) == 0 {
@@ -361,7 +363,9 @@ func (w *world) count(uid types.UID, node string, generation int64, wanted bool)
 		case condition.Idle():
 			done++
 			idle = map[bool]string{true: "no container matches", false: "no interface matches"}[condition == v1alpha1.BpfProgCondNoContainersOnNode]
+		case condition == v1alpha1.BpfProgCondNone:
+			pending = c.Message
 		}
 	}
-	return done, linked, idle, stalled, failures
+	return done, linked, idle, pending, stalled, failures
 }

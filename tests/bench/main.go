@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/tests/figures"
+	"github.com/bpfman/bpfman-operator/internal/figures"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 

@@ -324,7 +324,7 @@ for pin in /sys/fs/bpf/all/*; do
 	printf '{"name": "%s", "program": %s}\n' "${pin##*/}" "$(bpftool -j prog show pinned "$pin")"
 done`
 
-// libbpfTags returns the tags of an object's functions if libbpf can load the object as it is, all functions at once.
+// libbpfTags returns the tags of an object's functions if libbpf can load the object as it is, all functions at the same time.
 func libbpfTags(t *testing.T, o written) map[string]string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), o.name+".o")

@@ -86,7 +86,7 @@ func TestPinnedMapOfAnotherShape(t *testing.T) {
 }
 
 // TestPinnedMapIsPutBack lets the agent replace the map of a running program with that of bytecode that the kernel
-// rejects. The program keeps running, and the pin leads to its map with its entries, also if the agent restarts
+// rejects. The program keeps running, and the pin leads to its map with its entries, even if the agent restarts
 // meanwhile.
 func TestPinnedMapIsPutBack(t *testing.T) {
 	n := start(t)

@@ -218,6 +218,9 @@ func (w *world) burst(ctx context.Context, t *testing.T, n int, steps []Step, ta
 		for program, times := range s.Restarts() {
 			w.restarts.Expect(program, times)
 		}
+		if slices.Contains([]string{"kubelet", "containerd"}, s.Target) {
+			w.restarts.ExpectDelay()
+		}
 		if s.Do == "/run full" {
 			w.restarts.ExpectStartErrors() // the container runtime needs space there
 		}

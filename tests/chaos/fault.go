@@ -69,6 +69,8 @@ func (s Step) Restarts() map[string]int {
 			all[program] = restarts.Unlimited
 		}
 		return all
+	case s.Do == "freeze" && (s.Target == node.CSI || s.Target == node.Registrar): // the registrar ends if the kubelet can't register the plugin meanwhile
+		return map[string]int{node.Registrar: 1}
 	case s.Do == "API server unreachable from the node", s.Do == "etcd full",
 		s.Target == node.Operator, slices.Contains(controlPlane, s.Target):
 		return map[string]int{node.Operator: 1, node.Registrar: restarts.Unlimited}

@@ -111,7 +111,7 @@ func TestKeepsMaps(t *testing.T) {
 	}
 }
 
-// TestCutOff checks that a program that cuts off a node isn't kept there, also after a reboot, and that nothing else
+// TestCutOff checks that a program that cuts off a node isn't kept there, even after a reboot, and that nothing else
 // changes at the same time.
 func TestCutOff(t *testing.T) {
 	m := NewModel(abilities(), []string{"first", "second"})

@@ -48,7 +48,7 @@ func (w *world) awaitReload(ctx context.Context, nodeName string, before map[str
 				continue
 			}
 			waits := is.GetStatus().ProgramID != 0 && is.GetStatus().LoadedAt == old.GetStatus().LoadedAt
-			if waits || condition(is) == string(v1alpha1.BpfProgCondBytecodeSelectorError) {
+			if waits || condition(is) == string(v1alpha1.BpfProgCondBytecodeSelectorError) || condition(is) == string(v1alpha1.BpfProgCondNone) {
 				return fmt.Errorf("%s isn't loaded again without the registry: %v", is.GetName(), is.GetStatus().Conditions)
 			}
 		}

@@ -380,6 +380,12 @@ func TestExporterOfOtherMaps(t *testing.T) {
 	if want := map[string]string{"kubernetes.io/os": "linux", "ebpf": "true"}; !maps.Equal(pod.NodeSelector, want) {
 		t.Errorf("node selector is %v", pod.NodeSelector)
 	}
+	// As with --reuse-values, of a chart that had no such value.
+	rendered = template(t, "elsewhere", `exporter={"enabled":true,"program":"packets","maps":[{"name":"m","metrics":[{"name":"m_total"}]}],"seccompProfile":null}`)
+	reused := get[appsv1.DaemonSet](t, rendered, "DaemonSet elsewhere bpfman-map-exporter").Spec.Template.Spec
+	if profile := reused.SecurityContext.SeccompProfile; profile == nil || profile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("without a value, the profile is %+v", profile)
+	}
 	container := pod.Containers[0]
 	mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
 		return slices.Contains(container.Args, "--cgroups="+m.MountPath) && m.ReadOnly && slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {

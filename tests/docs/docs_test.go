@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -237,6 +238,30 @@ func TestConfigurationKeys(t *testing.T) {
 	for key := range configMap.Data {
 		if !bytes.Contains(page, []byte("| `"+key+"` |")) {
 			t.Errorf("docs/configuration.md: no key %s", key)
+		}
+	}
+}
+
+// TestWalkIsCurrent checks that each file of this repository that the pages for contributors name exists, and that the
+// walk of an XdpProgram has as many files as it says.
+func TestWalkIsCurrent(t *testing.T) {
+	named := regexp.MustCompile("`((?:agent|apis|charts|cli|config|csi|gobpfman|hack|internal|operator|tests)/[a-z0-9_./-]+\\.[a-z]+)`")
+	for _, page := range []string{"docs/architecture.md", "docs/adding.md"} {
+		text := string(must.Read(t, filepath.Join(root, page)))
+		for _, name := range named.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(root, name[1])); err != nil {
+				t.Errorf("%s names %s: %v", page, name[1], err)
+			}
+		}
+		if page != "docs/architecture.md" {
+			continue
+		}
+		walk := regexp.MustCompile(`(?s)goes through these (\d+) files, .*?\n\n(.*?)\n\n`).FindStringSubmatch(text)
+		if walk == nil {
+			t.Fatalf("%s has no walk", page)
+		}
+		if files := named.FindAllString(walk[2], -1); strconv.Itoa(len(files)) != walk[1] {
+			t.Errorf("the walk has %d files, not %s", len(files), walk[1])
 		}
 	}
 }

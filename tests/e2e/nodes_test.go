@@ -59,7 +59,7 @@ func TestNodesSelected(t *testing.T) {
 			unlabel(ctx, s, second)
 			attachedOn(ctx, s, o, []string{third})
 			if loaded, err := loadedOn(ctx, second, o.GetUID()); err != nil || len(loaded) > 0 {
-				s.Errorf("node %s isn't selected any more, and has %v, %v", second, loaded, err)
+				s.Errorf("node %s isn't selected anymore, and has %v, %v", second, loaded, err)
 			}
 		}},
 		step{"a node joins", func(ctx context.Context, s *testing.T) {

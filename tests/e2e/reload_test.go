@@ -98,7 +98,7 @@ func checkUndisturbed(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 }
 
 // pluginAway reports whether an Event only says that there is no plugin at the moment. The
-// kubelet calls the plugin for each volume regularly, also while it is being replaced.
+// kubelet calls the plugin for each volume regularly, even while it is being replaced.
 func pluginAway(e corev1.Event) bool {
 	return e.Reason == "FailedMount" && slices.ContainsFunc([]string{
 		"driver name " + v1alpha1.CSIDriverName + " not found in the list of registered CSI drivers",

@@ -59,7 +59,7 @@ func TestInterfaces(t *testing.T) {
 			awaitSuccess(ctx, s, o)
 			checkKept(s, links, awaitLinks(ctx, s, o, first+" ingress", second+" ingress"))
 		}},
-		step{"it isn't selected any more", func(ctx context.Context, s *testing.T) {
+		step{"it isn't selected anymore", func(ctx context.Context, s *testing.T) {
 			modify(ctx, s, o, func(o *v1alpha1.TcxProgram) { o.Spec.InterfaceSelector.Interfaces = &[]string{second} })
 			checkKept(s, links, awaitLinks(ctx, s, o, second+" ingress"))
 			awaitSuccess(ctx, s, o)

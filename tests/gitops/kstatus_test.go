@@ -43,7 +43,7 @@ var states = []state{
 		want: kstatus.InProgressStatus, message: "no node runs the agent yet", argo: "Progressing",
 	},
 	{
-		name: "waiting for a node", summary: &status.Summary{Generation: generation, Agents: 2, Matching: 2, Selected: 2, Attached: 1, Waiting: 1, WaitingFor: []string{"node-b"}},
+		name: "waiting for a node", summary: &status.Summary{Generation: generation, Agents: 2, Matching: 2, Selected: 2, Attached: 1, Waiting: 1, WaitingFor: []status.NodeReason{{Node: "node-b"}}},
 		want: kstatus.InProgressStatus, message: "waiting for node-b", argo: "Progressing",
 	},
 	{
@@ -56,7 +56,7 @@ var states = []state{
 	},
 	{
 		name:    "a failure that stays, and a node that hasn't reported",
-		summary: &status.Summary{Generation: generation, Agents: 2, Matching: 2, Selected: 2, Waiting: 1, WaitingFor: []string{"node-a"}, Failed: 1, Stalled: 1, Failures: failures},
+		summary: &status.Summary{Generation: generation, Agents: 2, Matching: 2, Selected: 2, Waiting: 1, WaitingFor: []status.NodeReason{{Node: "node-a"}}, Failed: 1, Stalled: 1, Failures: failures},
 		want:    kstatus.FailedStatus, message: "it has no function pass", argo: "Degraded",
 	},
 	{

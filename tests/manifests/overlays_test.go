@@ -5,17 +5,12 @@ package manifests
 
 import (
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
-
-	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
 // build returns the objects of an overlay as YAML, by their identity.
@@ -81,51 +76,5 @@ func TestEveryObjectIsLabelled(t *testing.T) {
 				t.Errorf("%s: %s has app.kubernetes.io/part-of=%q, not bpfman", overlay, id, got)
 			}
 		}
-	}
-}
-
-// TestKyvernoKnowsEachKind checks that the example for Kyverno contains all kinds that load bytecode, with the
-// right path of the image.
-func TestKyvernoKnowsEachKind(t *testing.T) {
-	content := must.Read(t, "../../config/hardened/kyverno.yaml")
-	var example struct {
-		Spec struct {
-			Rules []struct {
-				Match struct {
-					Any []struct{ Resources struct{ Kinds []string } }
-				}
-				ImageExtractors map[string][]struct{ Path string }
-			}
-		}
-	}
-	if err := yaml.Unmarshal(content, &example); err != nil || len(example.Spec.Rules) != 1 || len(example.Spec.Rules[0].Match.Any) != 1 {
-		t.Fatalf("%v: %+v", err, example)
-	}
-	rule := example.Spec.Rules[0]
-	var matched, extracted []string
-	for _, kind := range rule.Match.Any[0].Resources.Kinds {
-		matched = append(matched, strings.TrimPrefix(kind, "bpfman.io/v1alpha1/"))
-	}
-	for kind, extractors := range rule.ImageExtractors {
-		if len(extractors) == 1 && extractors[0].Path == "/spec/bytecode/image/url" {
-			extracted = append(extracted, kind)
-		}
-	}
-	var kinds []string
-	for id, object := range build(t, "crd") {
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal([]byte(object), &definition); err != nil {
-			t.Fatalf("%s: %v", id, err)
-		}
-		spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-		if _, loads := spec.Properties["bytecode"].Properties["image"].Properties["url"]; loads {
-			kinds = append(kinds, definition.Spec.Names.Kind)
-		}
-	}
-	slices.Sort(kinds)
-	slices.Sort(matched)
-	slices.Sort(extracted)
-	if len(kinds) == 0 || !slices.Equal(matched, kinds) || !slices.Equal(extracted, kinds) {
-		t.Errorf("kinds %q, matched %q, looked at %q", kinds, matched, extracted)
 	}
 }

@@ -137,6 +137,10 @@ var histories = map[string]history{
 	"the DaemonSet is deleted": {series: map[string]string{
 		nodeUp: "1x20 stale",
 	}, firing: map[string][]string{"28m": nil, "40m": {"BpfmanAbsent"}}},
+	"the node components run on no node on purpose": {
+		series: with(podCounts("0x180", "0x180", "0x180", "0x180"), nodeUp, "1x20 stale"),
+		firing: never,
+	},
 	"the API server refuses the pod of a node": {
 		series: podCounts("3x180", "2x180", "2x180", "0x180"),
 		firing: map[string][]string{"14m": nil, "16m": {"BpfmanNodePodsMissing"}},
@@ -162,6 +166,12 @@ func podCounts(desired, scheduled, updated, late string) map[string]string {
 		series[`bpfman_operator_node_pods{namespace="bpfman",state="`+state+`"}`] = values
 	}
 	return series
+}
+
+// with adds a series.
+func with(all map[string]string, series, values string) map[string]string {
+	all[series] = values
+	return all
 }
 
 // Types of the file that promtool reads: https://prometheus.io/docs/prometheus/latest/configuration/unit_testing_rules

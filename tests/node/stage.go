@@ -25,7 +25,7 @@ import (
 
 // Stage writes the object of an image to a file in the daemon's container, and returns its
 // location for the daemon, which has no access to registries. It runs the agent's reader
-// as the agent does. The file is replaced at once: the daemon may be reading it for a test
+// as the agent does. The file is replaced in one step: the daemon may be reading it for a test
 // that runs at the same time.
 func Stage(ctx context.Context, image string) (*gobpfman.BytecodeLocation, error) {
 	sum := sha256.Sum256([]byte(image))

@@ -38,8 +38,8 @@ const (
 	mostTicksOfTimes = 12
 )
 
-// colours are distinguishable on light and dark backgrounds, also with colour blindness.
-var colours = []struct{ light, dark string }{
+// colors are distinguishable on light and dark backgrounds, also with color blindness.
+var colors = []struct{ light, dark string }{
 	{"#0072b2", "#56b4e9"}, {"#d55e00", "#ff9e5e"}, {"#009e73", "#3fd0a4"}, {"#aa3f91", "#e49fd1"}, {"#8a6d00", "#f0e442"}, {"#555555", "#bbbbbb"},
 }
 
@@ -68,11 +68,11 @@ func SVG(panels []Panel) []byte {
 
 func style(b *bytes.Buffer) {
 	b.WriteString("<style>\ntext { fill: #222 } .grid { stroke: #ccc } .line { fill: none; stroke-width: 1.5 }\n")
-	for i, c := range colours {
+	for i, c := range colors {
 		fmt.Fprintf(b, ".line%d { stroke: %s } .name%d { fill: %s }\n", i, c.light, i, c.light)
 	}
 	b.WriteString("@media (prefers-color-scheme: dark) {\ntext { fill: #ddd } .grid { stroke: #444 }\n")
-	for i, c := range colours {
+	for i, c := range colors {
 		fmt.Fprintf(b, ".line%d { stroke: %s } .name%d { fill: %s }\n", i, c.dark, i, c.dark)
 	}
 	b.WriteString("}\n</style>\n")
@@ -100,13 +100,13 @@ func (p Panel) draw(b *bytes.Buffer, last float64) {
 		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%g min</text>`+"\n", x(t), height-bottom+fontSize+4, t/minute)
 	}
 	for i, l := range p.Lines {
-		colour := i % len(colours)
+		color := i % len(colors)
 		var path strings.Builder
 		for n, point := range l.Points {
 			fmt.Fprintf(&path, "%c%.1f %.1f", map[bool]rune{true: 'M', false: 'L'}[n == 0], x(point.Seconds), y(point.Value))
 		}
 		fmt.Fprintf(b, `<path class="line line%d" d="%s"/><text class="name%d" x="%d" y="%d">%s</text>`+"\n",
-			colour, path.String(), colour, width-right+10, top+(i+1)*(fontSize+4), html.EscapeString(l.Name))
+			color, path.String(), color, width-right+10, top+(i+1)*(fontSize+4), html.EscapeString(l.Name))
 	}
 }
 

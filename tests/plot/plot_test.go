@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestSVG draws two panels. The result is valid XML, names each line, and has a colour
+// TestSVG draws two panels. The result is valid XML, names each line, and has a color
 // for dark pages.
 func TestSVG(t *testing.T) {
 	svg := string(SVG([]Panel{

@@ -37,6 +37,8 @@ type Log struct {
 	// expected are the restarts since the last check, and earlier those before it: the kubelet can report a restart
 	// only after the test has found the new process.
 	expected, earlier map[string]int
+	// delayed means that restarts since the last check can be reported even later.
+	delayed bool
 	// startErrors is for how many checks containers can have failed to start.
 	startErrors int
 }
@@ -49,7 +51,7 @@ type instance struct {
 
 // NewLog returns a log of a namespace. Restarts before its first check are none of the test's.
 func NewLog(pods client.Reader, namespace string) *Log {
-	return &Log{pods: pods, name: namespace, expected: map[string]int{}}
+	return &Log{pods: pods, name: namespace, expected: map[string]int{}, earlier: map[string]int{}}
 }
 
 // Expect announces that the test restarts the container of a program once on n nodes. The registrar can end with the CSI
@@ -76,6 +78,13 @@ func (l *Log) ExpectStartErrors() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.startErrors = 2 // the kubelet can report it after the next check
+}
+
+// ExpectDelay announces that the test disturbs the kubelet or the container runtime, so that restarts are reported late.
+func (l *Log) ExpectDelay() {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.delayed = true
 }
 
 // Unexpected returns the containers that have restarted since the last check more often than expected.
@@ -108,9 +117,14 @@ func (l *Log) Unexpected(ctx context.Context) ([]string, error) {
 			out = append(out, fmt.Sprintf("container %s restarted %d times, and the test restarted it %d times; the last in %s",
 				name, again[name], allowed, ends[name]))
 		}
-		l.expected[name] = max(0, l.expected[name]-max(0, again[name]-l.earlier[name]))
+		l.earlier[name], l.expected[name] = max(0, l.earlier[name]-again[name]), max(0, l.expected[name]-max(0, again[name]-l.earlier[name]))
 	}
-	l.earlier, l.expected = l.expected, map[string]int{}
+	if l.delayed {
+		for name, times := range l.earlier {
+			l.expected[name] += times
+		}
+	}
+	l.earlier, l.expected, l.delayed = l.expected, map[string]int{}, false
 	return out, nil
 }
 

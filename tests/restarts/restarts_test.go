@@ -27,6 +27,7 @@ func TestUnexpected(t *testing.T) {
 	for _, check := range []struct {
 		name       string
 		expect     int // restarts of the agent
+		delay      bool
 		agent, csi int32
 		uid        types.UID
 		want       string
@@ -35,9 +36,12 @@ func TestUnexpected(t *testing.T) {
 		{name: "killed", expect: 1, agent: 4, csi: 1},
 		{name: "killed, and reported later", expect: 1, agent: 4, csi: 1},
 		{name: "reported", agent: 5, csi: 1},
-		{name: "it ended alone", agent: 6, csi: 1, want: "container bpfman-agent restarted 1 times, and the test restarted it 0 times"},
-		{name: "another container", expect: 1, agent: 7, csi: 2, want: "bpfman-csi restarted 1 times, and the test restarted it 0 times; the last in pod a: OOMKilled, exit code 137"},
-		{name: "twice", expect: 1, agent: 9, csi: 2, want: "bpfman-agent restarted 2 times, and the test restarted it 1 times"},
+		{name: "killed, and the runtime too", expect: 1, agent: 5, csi: 1},
+		{name: "not reported yet", delay: true, agent: 5, csi: 1},
+		{name: "reported late", agent: 6, csi: 1},
+		{name: "it ended alone", agent: 7, csi: 1, want: "container bpfman-agent restarted 1 times, and the test restarted it 0 times"},
+		{name: "another container", expect: 1, agent: 8, csi: 2, want: "bpfman-csi restarted 1 times, and the test restarted it 0 times; the last in pod a: OOMKilled, exit code 137"},
+		{name: "twice", expect: 1, agent: 10, csi: 2, want: "bpfman-agent restarted 2 times, and the test restarted it 1 times"},
 		{name: "a new pod", agent: 0, csi: 0, uid: "2"},
 		{name: "a new pod that crashed", agent: 0, csi: 1, uid: "3", want: "bpfman-csi restarted 1 times"},
 		{name: "as often as it wants", expect: Unlimited, agent: 9, csi: 1, uid: "3"},
@@ -48,6 +52,9 @@ func TestUnexpected(t *testing.T) {
 		}).Build()
 		if check.expect > 0 {
 			l.Expect(node.Agent, check.expect)
+		}
+		if check.delay {
+			l.ExpectDelay()
 		}
 		got, err := l.Unexpected(t.Context())
 		if text := strings.Join(got, "\n"); err != nil || !strings.Contains(text, check.want) || (text == "") != (check.want == "") {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/tests/figures"
+	"github.com/bpfman/bpfman-operator/internal/figures"
 )
 
 const (

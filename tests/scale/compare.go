@@ -59,7 +59,7 @@ func (b *bench) alternatives(ctx context.Context) error {
 		figure  string
 		nodes   int
 		watches func(string) []watchRequest
-	}{{"upstream", roundNodesToAll, upstreams}, {"labelled", roundNodes, labelled}} {
+	}{{"upstream", roundNodesToAll, upstreams}, {"labeled", roundNodes, labeled}} {
 		b.say("  %s", way.figure)
 		few := newConnections(ctx, b.control, comparedAccount)
 		if err := few.connect(1, 1+b.agents, way.watches); err != nil { //nolint:contextcheck // as in compare

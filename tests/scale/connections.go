@@ -131,9 +131,9 @@ func upstreams(node string) []watchRequest {
 	return append(everyKind(node), reportWatches(url.Values{})...)
 }
 
-// labelled returns the watches of this project's agent before it stopped watching its own reports, which the API
+// labeled returns the watches of this project's agent before it stopped watching its own reports, which the API
 // server selected by a label.
-func labelled(node string) []watchRequest {
+func labeled(node string) []watchRequest {
 	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelHostname: v1alpha1.LabelValue(node)})
 	return append(everyKind(node), reportWatches(url.Values{"labelSelector": {selector.String()}})...)
 }

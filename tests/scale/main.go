@@ -21,7 +21,7 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/bpfman/bpfman-operator/tests/figures"
+	"github.com/bpfman/bpfman-operator/internal/figures"
 )
 
 type options struct {

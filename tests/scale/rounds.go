@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/tests/figures"
+	"github.com/bpfman/bpfman-operator/internal/figures"
 )
 
 // background is the CPU time that the API server uses while nothing is measured.

@@ -19,8 +19,8 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/figures"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
-	"github.com/bpfman/bpfman-operator/tests/figures"
 )
 
 const (

@@ -37,7 +37,7 @@ const (
 	durations = 601 // an array of counts
 	latencies = 602 // counts by a key with a slot
 	opaque    = 603 // per CPU, without BTF
-	cookies   = 604 // numbers that need 64 bits, and an entry that comes and goes
+	cookies   = 604 // numbers that need 64 bits, and an entry that appears and disappears
 )
 
 // inspectors adds the pods of inspectors, and a kubelet that answers for them.

@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/bpfman/bpfman-operator/hack/docs/chromium"
+	"github.com/bpfman/bpfman-operator/internal/figures"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
-	"github.com/bpfman/bpfman-operator/tests/figures"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 

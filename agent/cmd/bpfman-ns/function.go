@@ -42,10 +42,19 @@ func offsetOf(file io.ReaderAt, function string, offset uint64) (at uint64, err 
 	if err != nil {
 		return 0, err
 	}
-	if offset != 0 && offset >= symbol.Size {
-		return 0, fmt.Errorf("function %s has %d bytes, and the offset is %d", function, symbol.Size, offset)
+	if err := within(symbol, offset); err != nil {
+		return 0, err
 	}
 	return inFile(f.Progs, symbol.Value) + offset, nil
+}
+
+// within returns an error if an offset is outside of a function. The size of one that is written in assembly can be
+// unknown, which is 0.
+func within(symbol elf.Symbol, offset uint64) error {
+	if symbol.Size != 0 && offset >= symbol.Size {
+		return fmt.Errorf("function %s has %d bytes, and the offset is %d", symbol.Name, symbol.Size, offset)
+	}
+	return nil
 }
 
 // choose returns the symbol that a program which is linked now would use: the default version of a function if it has

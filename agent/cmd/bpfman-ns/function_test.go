@@ -65,6 +65,27 @@ func TestVersionsOfFunctions(t *testing.T) {
 	}
 }
 
+// Functions in assembly can lack a size.
+func TestOffsetsInFunctions(t *testing.T) {
+	unsized := symbol(elf.STT_FUNC, 1)
+	unsized.Size = 0
+	for name, c := range map[string]struct {
+		symbol elf.Symbol
+		offset uint64
+		inside bool
+	}{
+		"its beginning":                 {symbol(elf.STT_FUNC, 1), 0, true},
+		"its end":                       {symbol(elf.STT_FUNC, 1), 15, true},
+		"after its end":                 {symbol(elf.STT_FUNC, 1), 16, false},
+		"the beginning without a size":  {unsized, 0, true},
+		"an instruction without a size": {unsized, 4, true},
+	} {
+		if err := within(c.symbol, c.offset); (err == nil) != c.inside {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // The offset of a function in this test's own file has the function's code.
 func TestOffsetInFile(t *testing.T) {
 	file, err := os.Open("/proc/self/exe")

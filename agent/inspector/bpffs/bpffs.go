@@ -54,20 +54,51 @@ type file struct {
 // directory is a directory with its state. The state changes when a file is added or
 // removed.
 type directory struct {
-	path string
-	is   file
+	// root is the root of the process that path is of.
+	root, path string
+	is         file
 }
 
 // NewPins returns Pins that are empty until the first scan.
 func NewPins(proc string) *Pins { return &Pins{proc: proc} }
 
-// Changed reports whether something was pinned or unpinned since the scan. It makes one
-// system call for each directory.
+// Changed reports whether something was pinned or unpinned since the scan. It makes a few
+// system calls for each directory.
 func (p *Pins) Changed() bool {
 	return slices.ContainsFunc(p.directories, func(d directory) bool {
-		var stat unix.Stat_t
-		return unix.Stat(d.path, &stat) != nil || identify(&stat) != d.is
+		is, err := d.now()
+		return err != nil || is != d.is
 	})
+}
+
+// now returns the state of the directory that is at the path now.
+func (d directory) now() (file, error) {
+	in, err := unix.Open(d.root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return file{}, fmt.Errorf("open %s: %w", d.root, err)
+	}
+	defer unix.Close(in)
+	dir, err := openIn(in, d.path, unix.O_PATH)
+	if err != nil {
+		return file{}, err
+	}
+	defer unix.Close(dir)
+	var stat unix.Stat_t
+	if err := unix.Fstat(dir, &stat); err != nil {
+		return file{}, fmt.Errorf("stat %s: %w", d.path, err)
+	}
+	return identify(&stat), nil
+}
+
+// openIn opens a directory below an open one. A container can have created what is on the way, so it follows no links.
+func openIn(root int, path string, flags uint64) (int, error) {
+	dir, err := unix.Openat2(root, strings.TrimPrefix(path, "/"), &unix.OpenHow{
+		Flags: flags | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return -1, fmt.Errorf("open %s: %w", path, err)
+	}
+	return dir, nil
 }
 
 func identify(stat *unix.Stat_t) file {
@@ -159,11 +190,9 @@ func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod b
 		return fmt.Errorf("open the root of process %d: %w", namespace.PID, err)
 	}
 	defer unix.Close(in)
-	dir, err := unix.Openat2(in, strings.TrimPrefix(mount.Mountpoint, "/"), &unix.OpenHow{
-		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	dir, err := openIn(in, mount.Mountpoint, unix.O_RDONLY)
 	if err != nil {
-		return fmt.Errorf("open %s of process %d: %w", mount.Mountpoint, namespace.PID, err)
+		return fmt.Errorf("process %d: %w", namespace.PID, err)
 	}
 	defer unix.Close(dir)
 	var of unix.Statfs_t
@@ -191,7 +220,7 @@ func (w *walk) directory(dir int, root, path string) error {
 	if err := unix.Fstat(dir, &stat); err != nil {
 		return fmt.Errorf("stat %s: %w", path, err)
 	}
-	w.pins.directories = append(w.pins.directories, directory{filepath.Join(root, path), identify(&stat)})
+	w.pins.directories = append(w.pins.directories, directory{root, path, identify(&stat)})
 	var entries []string
 	var failures []error
 	err := dirents.Each(dir, func(name string) bool {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/conflicts"
 )
 
 // Cluster is the API server, as a Detector uses it.
@@ -72,9 +73,9 @@ func (d *Detector) Conflicts(ctx context.Context, status *v1alpha1.BpfNodeStatus
 	} else {
 		d.read(ctx, hooks(status))
 	}
-	conflicts := Find(status, d.reports)
-	d.warn(ctx, conflicts)
-	return conflicts, Conditions(conflicts, d.unread)
+	found := Find(status, d.reports)
+	d.warn(ctx, found)
+	return found, Conditions(found, d.unread)
 }
 
 // hooks returns a text that changes when other reports can matter: it contains bpfman's
@@ -136,7 +137,7 @@ func Key(c v1alpha1.BpfNodeConflict) string {
 }
 
 // warn emits Events about new conflicts.
-func (d *Detector) warn(ctx context.Context, conflicts []v1alpha1.BpfNodeConflict) {
+func (d *Detector) warn(ctx context.Context, found []v1alpha1.BpfNodeConflict) {
 	if !d.recalled {
 		told, err := d.Cluster.Announced(ctx)
 		if err != nil {
@@ -148,17 +149,19 @@ func (d *Detector) warn(ctx context.Context, conflicts []v1alpha1.BpfNodeConflic
 			d.told[Key(c)] = true
 		}
 	}
-	told, warned := map[string]bool{}, 0
-	for _, c := range conflicts {
-		switch k := Key(c); {
-		case d.told[k]:
+	var untold []v1alpha1.BpfNodeConflict
+	told, known := map[string]bool{}, map[string]bool{}
+	for _, c := range found {
+		k := Key(c)
+		if d.told[k] {
 			told[k] = true
-		case told[k]:
-		case warned == maxTroubles:
-		default:
-			warned++
-			told[k] = d.tell(ctx, c)
+		} else if !known[k] {
+			untold = append(untold, c)
 		}
+		known[k] = true
+	}
+	for _, c := range conflicts.First(untold, maxTroubles) {
+		told[Key(c)] = d.tell(ctx, c)
 	}
 	d.told = told
 }

@@ -155,3 +155,20 @@ func TestEventsOfOneLookAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Many conflicts of the objects of one namespace delay neither the Events of others of the same type, nor those of other types.
+func TestEventsOfOneLookAreShared(t *testing.T) {
+	d := newDetector()
+	for i := range 25 {
+		owner := drop
+		owner.Namespace, owner.Name = "tenant", owner.Name+string(rune('a'+i))
+		d.cluster.reports = append(d.cluster.reports, report(owner, "xdp", "eth0"))
+	}
+	other := drop
+	other.Namespace = "other"
+	d.cluster.reports = append(d.cluster.reports, report(other, "xdp", "eth0"))
+	found := d.look(t, time.Minute, foreign(5, "lb", cilium, "xdp eth0"), ours(7, "stray", nil))
+	if len(found) != 27 || len(d.cluster.warned) != 9 || !slices.Contains(d.cluster.warned, other.String()+" 1 "+v1alpha1.BpfNodeForeignXDP) {
+		t.Errorf("of %d conflicts, told %q", len(found), d.cluster.warned) // the tenth is about no object
+	}
+}

@@ -72,20 +72,43 @@ func (i *Inventory) namespaces() ([]network.Namespace, error) {
 // unseen returns the hooks that were known before, and that can still exist: those of
 // namespaces that weren't read completely, and, unless all namespaces are listed, those of
 // the others. A hook that isn't found there hasn't been removed for that reason.
+//
+// Each program is kept once at an interface: its position, and others of its hooks, can have changed since. Of a namespace,
+// which its pod could otherwise fill in many rounds, maxUnseen hooks are kept, the ones that were seen last.
 func unseen(before []network.Hook, found network.Found, listed []network.Namespace, all bool) []network.Hook {
 	exists := map[uint64]bool{}
 	for _, namespace := range listed {
 		exists[namespace.Inode] = true
 	}
+	known := map[place]bool{}
+	for _, hook := range found.Hooks {
+		known[placeOf(hook)] = true
+	}
 	var kept []network.Hook
+	count := map[uint64]int{}
 	for _, hook := range before {
 		_, unread := found.Unread[hook.NetNS]
-		if (unread || !all && !exists[hook.NetNS]) && !slices.Contains(found.Hooks, hook) {
-			kept = append(kept, hook)
+		if !unread && (all || exists[hook.NetNS]) || known[placeOf(hook)] || count[hook.NetNS] == maxUnseen {
+			continue
 		}
+		known[placeOf(hook)] = true
+		count[hook.NetNS]++
+		kept = append(kept, hook)
 	}
 	return kept
 }
+
+// maxUnseen is the maximum number of hooks that are kept of a namespace that can't be read.
+const maxUnseen = 1024
+
+// place is what identifies a hook of an interface while others come and go.
+type place struct {
+	network.Interface
+	kind    string
+	program uint32
+}
+
+func placeOf(h network.Hook) place { return place{h.Interface, h.Type, h.Program} }
 
 // wanted returns the hooks for which there are programs.
 func (i *Inventory) wanted() (wanted network.Wanted) {

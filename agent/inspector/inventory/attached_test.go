@@ -153,3 +153,28 @@ func TestUnseenHooks(t *testing.T) {
 		}
 	}
 }
+
+// A pod whose namespace can't be read completely changes it in each round. What is kept of it doesn't grow, and those of
+// others stay.
+func TestUnseenHooksAreBounded(t *testing.T) {
+	other := network.Hook{Interface: network.Interface{NetNS: 2, Index: 1}, Type: "xdp", Program: 7}
+	facts := []network.Hook{other}
+	listed := []network.Namespace{{Inode: 1}, {Inode: 2}}
+	unread := map[uint64]error{1: unix.EMFILE, 2: unix.EMFILE}
+	for round := range uint32(3) {
+		found := network.Found{Unread: unread}
+		for n := range uint32(maxUnseen) {
+			found.Hooks = append(found.Hooks, network.Hook{Interface: network.Interface{NetNS: 1, Index: 2 + n + round*maxUnseen}, Type: "tcx/ingress", Program: 8})
+		}
+		facts = append(found.Hooks, unseen(facts, found, listed, true)...)
+	}
+	if len(facts) != 2*maxUnseen+1 || !slices.Contains(facts, other) {
+		t.Errorf("%d hooks are known", len(facts))
+	}
+	moved := network.Hook{Interface: network.Interface{NetNS: 1, Index: 2}, Type: "tcx/ingress", Program: 8, Position: 1}
+	found := network.Found{Hooks: []network.Hook{moved}, Unread: unread}
+	moved.Position = 2
+	if got := unseen([]network.Hook{moved}, found, listed, true); len(got) > 0 {
+		t.Errorf("a hook is kept at its earlier position: %+v", got)
+	}
+}

@@ -27,7 +27,7 @@ func Watch(ctx context.Context, changed func()) error {
 		if ctx.Err() != nil {
 			return nil // it was closed on purpose
 		}
-		changed() // also after an overflow of the socket's buffer
+		changed() // even after an overflow of the socket's buffer
 		if err != nil && !isOverflow(err) {
 			return fmt.Errorf("receive changes of the network: %w", err)
 		}

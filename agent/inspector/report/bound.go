@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/conflicts"
 )
 
 // Limit is the maximum size of a status in JSON, in bytes. It is enough for 4,000
@@ -15,7 +16,8 @@ import (
 const Limit = 1_200_000
 
 // Bound returns a copy of a status that isn't larger than limit. Until it fits, Bound
-// removes, in this order: conflicts after the first 100; pins after the first ten of each
+// removes, in this order: conflicts but 100, of which each type and
+// namespace has a share; pins after the first ten of each
 // map, because a pod can create any number in its volume; holders after the first three
 // of each program; maps, from the end; attach points after the first four of each
 // program; holders and attach points after the first one; all holders, and the ids of
@@ -25,7 +27,9 @@ func Bound(whole *v1alpha1.BpfNodeStatus, limit int) *v1alpha1.BpfNodeStatus {
 	status := whole.DeepCopy()
 	for _, step := range []func(*v1alpha1.BpfNodeStatus, *v1alpha1.BpfNodeOmitted, int){
 		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, _ int) {
-			s.Conflicts = first(s.Conflicts, maxConflicts, &o.Conflicts)
+			kept := conflicts.First(s.Conflicts, maxConflicts)
+			o.Conflicts += count(s.Conflicts[len(kept):])
+			s.Conflicts = kept
 		},
 		func(s *v1alpha1.BpfNodeStatus, _ *v1alpha1.BpfNodeOmitted, _ int) {
 			for i := range s.Maps {

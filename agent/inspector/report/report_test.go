@@ -263,6 +263,23 @@ func TestBound(t *testing.T) {
 	}
 }
 
+// The conflicts of a namespace's objects don't displace those of others.
+func TestBoundOfConflicts(t *testing.T) {
+	whole := many(8000)
+	for i := range 200 {
+		owner := &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Namespace: "tenant", Name: fmt.Sprint("x", i)}
+		whole.Conflicts = append(whole.Conflicts, v1alpha1.BpfNodeConflict{Type: v1alpha1.BpfNodeForeignXDP, Owner: owner})
+	}
+	others := []v1alpha1.BpfNodeConflict{
+		{Type: v1alpha1.BpfNodeForeignXDP, Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "y"}}, {Type: v1alpha1.BpfNodeUnownedProgram},
+	}
+	whole.Conflicts = append(whole.Conflicts, others...)
+	bounded := Bound(whole, Limit)
+	if left := bounded.Conflicts; len(left) != maxConflicts || !reflect.DeepEqual(left[maxConflicts-2:], others) || bounded.Omitted.Conflicts != 102 {
+		t.Errorf("%d conflicts are left, which end with %+v; %+v is omitted", len(left), left[len(left)-1], bounded.Omitted)
+	}
+}
+
 // A pod that fills its volumes with links costs no other facts than its own.
 func TestBoundOfCrowdedVolumes(t *testing.T) {
 	whole := many(500)

@@ -229,7 +229,7 @@ func (a *adaption) rename() {
 			continue
 		}
 		if taken[name] {
-			// The daemon loads XDP programs with the type of its dispatcher, whatever their section.
+			// The daemon loads XDP programs with the type of its dispatcher, no matter which section they have.
 			name = packetPrefix + s.name
 		}
 		taken[name] = true

@@ -100,7 +100,7 @@ func (s *section) variables() bool {
 	return slices.ContainsFunc([]string{".bss", ".data", ".rodata"}, func(prefix string) bool { return strings.HasPrefix(s.name, prefix) })
 }
 
-// linked checks what the loader links to each program: it recognizes a function that it has linked by its offset, whatever
+// linked checks what the loader links to each program: it recognizes a function that it has linked by its offset, no matter what
 // its section.
 func (a *adaption) linked() {
 	l := &linkage{adaption: a, callees: a.callees(), offsets: make([]int, len(a.code))}

@@ -20,7 +20,7 @@ type form struct {
 }
 
 // sections has the prefixes of sections for which bpfman has kinds: those of the loader, and those of libbpf that mean
-// the same. With libbpf, programs of multi-probes are attached to many functions at once, but the instructions are the
+// the same. With libbpf, programs of multi-probes are attached to many functions at the same time, but the instructions are the
 // same as for one.
 var sections = map[string]form{
 	"xdp": {"xdp", "xdp"}, "xdp.frags": {"xdp", "xdp.frags"},

@@ -40,7 +40,7 @@ type chainOptions struct {
 func chainCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	o := chainOptions{format: output.NewFlags()}
 	command := &cobra.Command{
-		Use:               "chain --node NODE",
+		Use:               "chain [--node NODE]",
 		Short:             "Show what runs at each hook of a node, in order",
 		Long:              chainLong,
 		Example:           chainExample,
@@ -48,7 +48,7 @@ func chainCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
 	}
-	command.Flags().StringVar(&o.node, "node", "", "Node whose hooks to show.")
+	command.Flags().StringVar(&o.node, "node", "", "Node whose hooks to show. You can omit it if there is only one.")
 	command.Flags().StringVar(&o.networkInterface, "interface", "", "Only show the hooks of this network interface.")
 	_ = command.RegisterFlagCompletionFunc("node", completeNode(connect)) // fails only for unknown flags
 	o.format.AddTo(command, chainTable.Keys()...)
@@ -103,22 +103,34 @@ func position(l inventory.Link) string {
 	return strconv.Itoa(max(int(l.Position), 1)) + "." + strconv.Itoa(int(l.Slot))
 }
 
+var errSeveralNodes = errors.New("specify a node with --node: to list the nodes, run kubectl get nodes")
+
 func (o chainOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams) error {
-	if o.node == "" {
-		return errors.New("specify a node with --node: to list the nodes, run kubectl get nodes")
-	}
 	c, err := connect()
 	if err != nil {
 		return err
 	}
-	var links []inventory.Link
-	err = c.BpfNodes(ctx, []string{o.node}, func(node *v1alpha1.BpfNode) error {
-		links = inventory.Chains(node.Status, inventory.AskedBy(ctx, c))
+	var names []string
+	if o.node != "" {
+		names = []string{o.node}
+	}
+	var status *v1alpha1.BpfNodeStatus
+	err = c.BpfNodes(ctx, names, func(node *v1alpha1.BpfNode) error {
+		if status != nil {
+			return errSeveralNodes
+		}
+		status = &node.Status
 		return nil
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, errSeveralNodes):
+		return errSeveralNodes
+	case err != nil:
 		return err
+	case status == nil:
+		return errors.New("no node has a BpfNode: the inspector is turned off, or hasn't reported yet")
 	}
+	links := inventory.Chains(*status, inventory.AskedBy(ctx, c))
 	if o.networkInterface != "" {
 		links = slices.DeleteFunc(links, func(l inventory.Link) bool { return l.Interface != o.networkInterface })
 	}

@@ -68,6 +68,10 @@ func TestCompletion(t *testing.T) {
 	)
 	none := func() (*cluster.Cluster, error) { return nil, errors.New("no cluster") }
 	const noFiles = cobra.ShellCompDirectiveNoFileComp
+	var kinds []string
+	for _, kind := range v1alpha1.UserKinds {
+		kinds = append(kinds, strings.ToLower(kind.Name)+"/")
+	}
 	for name, c := range map[string]struct {
 		complete   cobra.CompletionFunc
 		args       []string
@@ -75,8 +79,7 @@ func TestCompletion(t *testing.T) {
 		want       string
 		directives cobra.ShellCompDirective
 	}{
-		"kinds": {completeUserObject(none), nil, "tcx", "bpfapplication/ bpfnsapplication/ fentryprogram/ fexitprogram/ kprobeprogram/ " +
-			"tcnsprogram/ tcprogram/ tcxnsprogram/ tcxprogram/ tracepointprogram/ uprobensprogram/ uprobeprogram/ xdpnsprogram/ xdpprogram/", noFiles | cobra.ShellCompDirectiveNoSpace},
+		"kinds":               {completeUserObject(none), nil, "tcx", strings.Join(kinds, " "), noFiles | cobra.ShellCompDirectiveNoSpace},
 		"names":               {completeUserObject(connect), nil, "tcxprog/c", "tcxprog/counter tcxprog/filter", noFiles},
 		"names of a space":    {completeUserObject(connect), nil, "tcxnsprogram/", "tcxnsprogram/ours", noFiles},
 		"no such kind":        {completeUserObject(connect), nil, "pod/", "", noFiles},

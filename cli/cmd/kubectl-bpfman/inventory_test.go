@@ -4,6 +4,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,4 +117,10 @@ func TestChain(t *testing.T) {
 	golden.Assert(t, executed(t, inspected(), "chain", "--node", "worker-1"), "chain.txt")
 	golden.Assert(t, executed(t, inspected(), "chain", "--node", "worker-1", "--interface", "eth1"), "chain-interface.txt")
 	golden.Assert(t, executed(t, inspected(), "chain"), "chain-no-node.txt")
+	// The first object is worker-1, and the second worker-2.
+	alone := slices.Delete(inspected(), 1, 2)
+	golden.Assert(t, executed(t, alone, "chain"), "chain.txt")
+	if got := executed(t, nil, "chain"); !strings.Contains(got, "no node has a BpfNode") {
+		t.Errorf("got %q", got)
+	}
 }

@@ -125,7 +125,7 @@ type RolloutProgress struct {
 
 	// Object is what kubectl prints for `-o name`.
 	Object string `json:"object"`
-	// Complete means that the change has reached all nodes, and Failed that it won't without the user.
+	// Complete means that the change has reached all nodes, and Failed that it doesn't without the user.
 	Complete bool   `json:"complete"`
 	Failed   bool   `json:"failed"`
 	Message  string `json:"message,omitempty"`

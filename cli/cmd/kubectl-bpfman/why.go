@@ -127,7 +127,7 @@ func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, owner v1alph
 // the BpfNodes of all nodes.
 const maxNodes = 50
 
-// fromInspectors adds the conflicts of an object, and the maps in its volumes that no program uses any more. It returns an
+// fromInspectors adds the conflicts of an object, and the maps in its volumes that no program uses anymore. It returns an
 // error if it can't read a BpfNode.
 func fromInspectors(ctx context.Context, c *cluster.Cluster, facts *why.Facts) error {
 	names := map[string]bool{}

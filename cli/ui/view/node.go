@@ -59,7 +59,7 @@ type Map struct {
 
 	// Unused means that neither a program nor a pod uses it.
 	Unused bool `json:"unused,omitempty"`
-	// Stale means that pods mount it, but no program uses it any more.
+	// Stale means that pods mount it, but no program uses it anymore.
 	Stale bool `json:"stale,omitempty"`
 }
 

@@ -4,19 +4,14 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"math"
-	"os"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/figures"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -24,9 +19,6 @@ const (
 	// envBinary names the environment variable with the plugin's binary. Without it, the
 	// benchmark measures this binary, which also contains the tests.
 	envBinary = "BPFMAN_CSI"
-	// envFigures names the environment variable with a JSON file to which figures are
-	// added.
-	envFigures = "BPFMAN_BENCH_JSON"
 )
 
 const (
@@ -57,7 +49,7 @@ func BenchmarkVolumes(b *testing.B) {
 	for range perWorker {
 		lists.time(b, func() error { return listAll(b, daemon) })
 	}
-	worst, figures := time.Duration(0), map[string]any{}
+	worst, measured := time.Duration(0), map[string]any{}
 	for b.Loop() {
 		for _, workers := range concurrencies {
 			publications, unpublications := measure(b, p, workers)
@@ -66,7 +58,7 @@ func BenchmarkVolumes(b *testing.B) {
 				for _, percentile := range []int{50, 99} {
 					figure := milliseconds(took.at(percentile))
 					b.ReportMetric(figure, fmt.Sprintf("%s-by-%d-p%d-ms", what, workers, percentile))
-					figures[fmt.Sprintf("csi_%s_%d_p%d_ms", what, workers, percentile)] = round(figure)
+					measured[fmt.Sprintf("csi_%s_%d_p%d_ms", what, workers, percentile)] = figures.Round(figure)
 				}
 			}
 		}
@@ -76,9 +68,9 @@ func BenchmarkVolumes(b *testing.B) {
 	resident := float64(residentKB(b, p.command.Process.Pid)) / 1024
 	b.ReportMetric(resident, "rss-mb")
 	b.ReportMetric(milliseconds(worst), "publish-p99-over-list-ms")
-	figures["csi_publish_p99_ms"], figures["csi_rss_mb"] = round(milliseconds(worst)), round(resident)
-	figures["csi_list_p50_ms"], figures["csi_list_p99_ms"] = round(milliseconds(lists.at(50))), round(milliseconds(lists.at(99)))
-	keepFigures(b, figures)
+	measured["csi_publish_p99_ms"], measured["csi_rss_mb"] = figures.Round(milliseconds(worst)), figures.Round(resident)
+	measured["csi_list_p50_ms"], measured["csi_list_p99_ms"] = figures.Round(milliseconds(lists.at(50))), figures.Round(milliseconds(lists.at(99)))
+	figures.Keep(b, measured)
 }
 
 // measure publishes and unpublishes volumes with the given number of workers.
@@ -137,29 +129,3 @@ func (d *durations) at(percentile int) time.Duration {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-func round(f float64) float64 { return math.Round(f*1000) / 1000 }
-
-// keepFigures adds the figures to the file, if one is named.
-func keepFigures(b *testing.B, figures map[string]any) {
-	b.Helper()
-	path := os.Getenv(envFigures)
-	if path == "" {
-		return
-	}
-	all := map[string]any{}
-	text, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(text, &all)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		b.Fatal(err)
-	}
-	maps.Copy(all, figures)
-	if text, err = json.MarshalIndent(all, "", "  "); err != nil {
-		b.Fatal(err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		b.Fatal(err)
-	}
-}

@@ -13,7 +13,7 @@ import (
 )
 
 // Start starts Chromium, or Chrome, with additional options. Run actions with the returned context. stop ends the
-// browser. Call it also after an error.
+// browser. Call it even after an error.
 func Start(ctx context.Context, options ...chromedp.ExecAllocatorOption) (browser context.Context, stop context.CancelFunc, err error) {
 	allocator, end := chromedp.NewExecAllocator(ctx, slices.Concat(chromedp.DefaultExecAllocatorOptions[:], []chromedp.ExecAllocatorOption{
 		chromedp.NoSandbox, chromedp.DisableGPU, // as root, in a container; the pages are ours

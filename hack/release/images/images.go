@@ -56,8 +56,8 @@ func (r Release) annotations() map[string]string {
 }
 
 // Command builds the image of a command for all architectures. bin contains a directory such as linux-arm64 with the
-// binaries for each of them. Licences returns the licenses and notices of everything in the binaries of a directory.
-func (r Release) Command(c image.Command, bin string, licences func(dir string) (fs.FS, error)) (v1.ImageIndex, error) {
+// binaries for each of them. Licenses returns the licenses and notices of everything in the binaries of a directory.
+func (r Release) Command(c image.Command, bin string, licenses func(dir string) (fs.FS, error)) (v1.ImageIndex, error) {
 	trusted := roots()
 	return r.index(func(architecture string) (image.Image, error) {
 		dir := filepath.Join(bin, "linux-"+architecture)
@@ -65,7 +65,7 @@ func (r Release) Command(c image.Command, bin string, licences func(dir string) 
 		if err != nil {
 			return image.Image{}, err
 		}
-		texts, err := licences(dir)
+		texts, err := licenses(dir)
 		if err != nil {
 			return image.Image{}, err
 		}

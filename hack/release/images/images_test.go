@@ -51,11 +51,11 @@ func binaries(t *testing.T, r Release) string {
 func TestRelease_Command(t *testing.T) {
 	r := example("registry.example.com/path")
 	command := image.Command{Repository: "the-agent", Binary: "agent", User: "65532:65532", Others: []string{"helper"}}
-	licences := func(dir string) (fs.FS, error) {
+	licenses := func(dir string) (fs.FS, error) {
 		return fstest.MapFS{"example.com/module/LICENSE": {Data: []byte(filepath.Base(dir))}}, nil
 	}
 	bin := binaries(t, r)
-	index, err := r.Command(command, bin, licences)
+	index, err := r.Command(command, bin, licenses)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestRelease_Command(t *testing.T) {
 			t.Errorf("the image trusts %d authorities", strings.Count(roots, "BEGIN CERTIFICATE"))
 		}
 	}
-	again, err := r.Command(command, bin, licences)
+	again, err := r.Command(command, bin, licenses)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func Open(file, version, url string) (Archive, error) {
 	if err != nil {
 		return Archive{}, fmt.Errorf("%s: %w", name, err)
 	}
-	// krew's index also requires the licence.
+	// krew's index also requires the license.
 	for _, file := range []string{a.Bin, "LICENSE"} {
 		if !slices.Contains(files, file) {
 			return Archive{}, fmt.Errorf("%s lacks %s: it has %s", name, file, strings.Join(files, ", "))

@@ -43,14 +43,14 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-func TestCollect_RefusesLicencesThatAreUnknownOrAskForMore(t *testing.T) {
+func TestCollect_RefusesLicensesThatAreUnknownOrAskForMore(t *testing.T) {
 	for name, text := range map[string]string{"unknown": "All rights reserved.", "GPL": "GNU General Public License"} {
 		t.Run(name, func(t *testing.T) {
 			m := Module{Path: "example.com/module", Version: "v1.0.0", Dir: t.TempDir()}
 			if err := os.WriteFile(filepath.Join(m.Dir, "LICENSE"), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := m.findLicences(); err != nil {
+			if err := m.findLicenses(); err != nil {
 				t.Fatal(err)
 			}
 			if err := Collect([]Module{m}, t.TempDir()); err == nil || !strings.Contains(err.Error(), m.Path) {
@@ -76,14 +76,14 @@ func TestModule_HasTheNoticesOfWhatItHasCopied(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := m.findLicences(); err != nil {
+	if err := m.findLicenses(); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"LICENSE", "NOTICE.txt", "third_party/copied/LICENSE"}; !slices.Equal(m.Files, want) {
 		t.Errorf("its files are %q, not %q", m.Files, want)
 	}
-	if !slices.Equal(m.Licences, []string{"Apache-2.0"}) {
-		t.Errorf("its licences are %q", m.Licences)
+	if !slices.Equal(m.Licenses, []string{"Apache-2.0"}) {
+		t.Errorf("its licenses are %q", m.Licenses)
 	}
 }
 
@@ -111,17 +111,17 @@ func builtModules(t *testing.T) (binary string, modules []Module) {
 
 func TestModules_AreThoseOfTheBinary(t *testing.T) {
 	_, modules := builtModules(t)
-	licences := map[string][]string{}
+	licenses := map[string][]string{}
 	for _, m := range modules {
-		licences[m.Path] = m.Licences
+		licenses[m.Path] = m.Licenses
 	}
 	for path, want := range map[string][]string{
 		Standard:                            {"BSD-3-Clause"},
 		"golang.org/x/mod":                  {"BSD-3-Clause"},
 		"github.com/CycloneDX/cyclonedx-go": {"Apache-2.0"},
 	} {
-		if !slices.Equal(licences[path], want) {
-			t.Errorf("%s is under %q, not %q", path, licences[path], want)
+		if !slices.Equal(licenses[path], want) {
+			t.Errorf("%s is under %q, not %q", path, licenses[path], want)
 		}
 	}
 	dir := t.TempDir()
@@ -163,7 +163,7 @@ func TestBOM_HasEachModuleWithItsHash(t *testing.T) {
 	for _, component := range *bom.Components {
 		hashed := component.Hashes != nil && len((*component.Hashes)[0].Value) == 64
 		if hashed == (component.Name == Standard) || len(*component.Licenses) == 0 {
-			t.Errorf("%s has the hashes %v and %d licences", component.Name, component.Hashes, len(*component.Licenses))
+			t.Errorf("%s has the hashes %v and %d licenses", component.Name, component.Hashes, len(*component.Licenses))
 		}
 	}
 }

@@ -31,7 +31,7 @@ func BOM(binary, version, timestamp string, modules []Module) (*cdx.BOM, error) 
 		Component: &cdx.Component{
 			BOMRef: reference, Type: cdx.ComponentTypeApplication, Name: name, Version: version, PackageURL: reference,
 			Hashes:   &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(digest[:])}},
-			Licenses: licenceChoices([]string{"Apache-2.0"}),
+			Licenses: licenseChoices([]string{"Apache-2.0"}),
 		},
 	}
 	var components []cdx.Component
@@ -52,7 +52,7 @@ func BOM(binary, version, timestamp string, modules []Module) (*cdx.BOM, error) 
 func (m *Module) component() (cdx.Component, error) {
 	url := "pkg:golang/" + m.Path + "@" + m.Version
 	c := cdx.Component{
-		BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, PackageURL: url, Licenses: licenceChoices(m.Licences),
+		BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, PackageURL: url, Licenses: licenseChoices(m.Licenses),
 	}
 	if m.Sum == "" {
 		return c, nil
@@ -65,7 +65,7 @@ func (m *Module) component() (cdx.Component, error) {
 	return c, nil
 }
 
-func licenceChoices(names []string) *cdx.Licenses {
+func licenseChoices(names []string) *cdx.Licenses {
 	var choices cdx.Licenses
 	for _, name := range names {
 		choices = append(choices, cdx.LicenseChoice{License: &cdx.License{ID: name}})

@@ -53,9 +53,9 @@ var widgets = map[string]string{
 // acronyms maps words in kinds to the spelling in titles.
 var acronyms = map[string]string{"Bpf": "BPF", "Tc": "TC", "Tcx": "TCX", "Xdp": "XDP"}
 
-// describe describes the API of a CustomResourceDefinition for users, with the texts of its
+// Describe describes the API of a CustomResourceDefinition for users, with the texts of its
 // schema.
-func describe(crd *apiextensionsv1.CustomResourceDefinition) (v1alpha1.CRDDescription, error) {
+func Describe(crd *apiextensionsv1.CustomResourceDefinition) (v1alpha1.CRDDescription, error) {
 	version, err := storedVersion(crd)
 	if err != nil {
 		return v1alpha1.CRDDescription{}, err

@@ -192,7 +192,7 @@ func sortOut(manifests []unstructured.Unstructured) (*input, error) {
 // own adds the descriptions of the operator's APIs.
 func (b *Bundle) own() error {
 	for i := range b.CRDs {
-		owned, err := describe(&b.CRDs[i])
+		owned, err := Describe(&b.CRDs[i])
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func TestDockerfile_ImagesRunAsRootOnlyWhereTheJobNeedsIt(t *testing.T) {
 			t.Errorf("%s doesn't run as %s", s.name, users[s.name])
 		}
 		if !slices.ContainsFunc(s.instructions, func(line string) bool { return strings.HasSuffix(line, "/licenses /licenses") }) {
-			t.Errorf("%s doesn't have the licences of what is in it", s.name)
+			t.Errorf("%s doesn't have the licenses of what is in it", s.name)
 		}
 	}
 	if images != len(users) {

@@ -167,7 +167,7 @@ func (n *node) startAgent() {
 	if n.confirm > 0 {
 		asker, err := confirm.NewAsker(config, filepath.Join(n.changes, "api-servers"))
 		must.Succeed(n.t, err)
-		changes = &confirm.Changes{Limit: n.confirm, Ask: asker.Ask}
+		changes = &confirm.Changes{Limit: n.confirm, Ask: asker.Ask, Prepare: asker.Prepare}
 		must.Succeed(n.t, changes.Open(n.changes, n.proc))
 	}
 	agent := controller.New(controller.Options{

@@ -150,7 +150,7 @@ func TestRollout(t *testing.T) {
 	n.holds(name + " v2 syscalls/sys_enter_openat")
 }
 
-// An object that is applied together with the first RolloutPolicy of the cluster is held, whichever comes first, and whether
+// An object that is applied together with the first RolloutPolicy of the cluster is held, no matter which is first, and whether
 // or not an operator tells the agents that there is a policy. A change that is applied with it is held too.
 func TestRolloutWithTheFirstPolicy(t *testing.T) {
 	for name, order := range map[string]func(n *node, policy, object func()){

@@ -11,11 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
 
-	apply "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/client/clientset"
 	"github.com/bpfman/bpfman-operator/apis/client/informers"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
@@ -130,21 +129,20 @@ func TestWritingBackChangesNothing(t *testing.T) {
 	}
 }
 
-// The generated clientset, apply configurations, informers, and listers work with the
-// server.
+// The generated clientset, informers, and listers work with the server.
 func TestGeneratedClients(t *testing.T) {
 	c := typedClient(t)
 	programs := c.BpfmanV1alpha1().TcxNsPrograms(metav1.NamespaceDefault)
-	options := metav1.ApplyOptions{FieldManager: "test", Force: true}
-	applied, err := programs.Apply(deadline(t), apply.TcxNsProgram("generated", metav1.NamespaceDefault).
-		WithSpec(apply.TcxNsProgramSpec().
-			WithNodeSelector(applymeta.LabelSelector()).
-			WithByteCode(apply.BytecodeSelector().WithImage(apply.BytecodeImage().WithUrl("quay.io/x/y:latest"))).
-			WithBpfFunctionName("f").
-			WithInterfaceSelector(apply.InterfaceSelector().WithPrimaryNodeInterface(true)).
-			WithContainers(apply.ContainerNsSelector().WithPods(applymeta.LabelSelector())).
-			WithDirection("ingress").
-			WithPriority(0)), options)
+	primary := true
+	program := &v1alpha1.TcxNsProgram{ObjectMeta: metav1.ObjectMeta{Name: "generated"}}
+	program.Spec.ByteCode.Image = &v1alpha1.BytecodeImage{Url: "quay.io/x/y:latest"}
+	program.Spec.TcxNsProgramInfo = v1alpha1.TcxNsProgramInfo{
+		BpfProgramCommon:  v1alpha1.BpfProgramCommon{BpfFunctionName: "f"},
+		InterfaceSelector: v1alpha1.InterfaceSelector{PrimaryNodeInterface: &primary},
+		Containers:        &v1alpha1.ContainerNsSelector{},
+		Direction:         "ingress",
+	}
+	created, err := programs.Create(deadline(t), program, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,9 +153,9 @@ func TestGeneratedClients(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	status := apply.TcxProgramStatus().WithObservedGeneration(applied.Generation).
-		WithNodes(apply.NodeCounts().WithSelected(1).WithAttached(1).WithFailed(0))
-	if _, err := programs.ApplyStatus(deadline(t), apply.TcxNsProgram("generated", metav1.NamespaceDefault).WithStatus(status), options); err != nil {
+	created.Status.ObservedGeneration = created.Generation
+	created.Status.Nodes = &v1alpha1.NodeCounts{Selected: 1, Attached: 1}
+	if _, err := programs.UpdateStatus(deadline(t), created, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -167,7 +165,7 @@ func TestGeneratedClients(t *testing.T) {
 	factory.Start(ctx.Done())
 	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
 		if !synced {
-			t.Fatalf("%v not synchronised", kind)
+			t.Fatalf("%v not synchronized", kind)
 		}
 	}
 	listed, err := lister.TcxNsPrograms(metav1.NamespaceDefault).List(labels.Everything())

@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type BpfApplicationInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.BpfApplicationList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.BpfApplication, err error)
-	Apply(ctx context.Context, bpfApplication *applyconfigurationapisv1alpha1.BpfApplicationApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BpfApplication, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, bpfApplication *applyconfigurationapisv1alpha1.BpfApplicationApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BpfApplication, err error)
 	BpfApplicationExpansion
 }
 
 // bpfApplications implements BpfApplicationInterface
 type bpfApplications struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.BpfApplication, *apisv1alpha1.BpfApplicationList, *applyconfigurationapisv1alpha1.BpfApplicationApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.BpfApplication, *apisv1alpha1.BpfApplicationList]
 }
 
 // newBpfApplications returns a BpfApplications
 func newBpfApplications(c *BpfmanV1alpha1Client) *bpfApplications {
 	return &bpfApplications{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.BpfApplication, *apisv1alpha1.BpfApplicationList, *applyconfigurationapisv1alpha1.BpfApplicationApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.BpfApplication, *apisv1alpha1.BpfApplicationList](
 			"bpfapplications",
 			c.RESTClient(),
 			scheme.ParameterCodec,

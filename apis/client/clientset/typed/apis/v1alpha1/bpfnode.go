@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type BpfNodeInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.BpfNodeList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.BpfNode, err error)
-	Apply(ctx context.Context, bpfNode *applyconfigurationapisv1alpha1.BpfNodeApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BpfNode, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, bpfNode *applyconfigurationapisv1alpha1.BpfNodeApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BpfNode, err error)
 	BpfNodeExpansion
 }
 
 // bpfNodes implements BpfNodeInterface
 type bpfNodes struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.BpfNode, *apisv1alpha1.BpfNodeList, *applyconfigurationapisv1alpha1.BpfNodeApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.BpfNode, *apisv1alpha1.BpfNodeList]
 }
 
 // newBpfNodes returns a BpfNodes
 func newBpfNodes(c *BpfmanV1alpha1Client) *bpfNodes {
 	return &bpfNodes{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.BpfNode, *apisv1alpha1.BpfNodeList, *applyconfigurationapisv1alpha1.BpfNodeApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.BpfNode, *apisv1alpha1.BpfNodeList](
 			"bpfnodes",
 			c.RESTClient(),
 			scheme.ParameterCodec,

@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type BpfNsApplicationInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.BpfNsApplicationList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.BpfNsApplication, err error)
-	Apply(ctx context.Context, bpfNsApplication *applyconfigurationapisv1alpha1.BpfNsApplicationApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BpfNsApplication, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, bpfNsApplication *applyconfigurationapisv1alpha1.BpfNsApplicationApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BpfNsApplication, err error)
 	BpfNsApplicationExpansion
 }
 
 // bpfNsApplications implements BpfNsApplicationInterface
 type bpfNsApplications struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.BpfNsApplication, *apisv1alpha1.BpfNsApplicationList, *applyconfigurationapisv1alpha1.BpfNsApplicationApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.BpfNsApplication, *apisv1alpha1.BpfNsApplicationList]
 }
 
 // newBpfNsApplications returns a BpfNsApplications
 func newBpfNsApplications(c *BpfmanV1alpha1Client, namespace string) *bpfNsApplications {
 	return &bpfNsApplications{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.BpfNsApplication, *apisv1alpha1.BpfNsApplicationList, *applyconfigurationapisv1alpha1.BpfNsApplicationApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.BpfNsApplication, *apisv1alpha1.BpfNsApplicationList](
 			"bpfnsapplications",
 			c.RESTClient(),
 			scheme.ParameterCodec,

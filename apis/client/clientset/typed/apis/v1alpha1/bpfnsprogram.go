@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type BpfNsProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.BpfNsProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.BpfNsProgram, err error)
-	Apply(ctx context.Context, bpfNsProgram *applyconfigurationapisv1alpha1.BpfNsProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BpfNsProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, bpfNsProgram *applyconfigurationapisv1alpha1.BpfNsProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BpfNsProgram, err error)
 	BpfNsProgramExpansion
 }
 
 // bpfNsPrograms implements BpfNsProgramInterface
 type bpfNsPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.BpfNsProgram, *apisv1alpha1.BpfNsProgramList, *applyconfigurationapisv1alpha1.BpfNsProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.BpfNsProgram, *apisv1alpha1.BpfNsProgramList]
 }
 
 // newBpfNsPrograms returns a BpfNsPrograms
 func newBpfNsPrograms(c *BpfmanV1alpha1Client, namespace string) *bpfNsPrograms {
 	return &bpfNsPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.BpfNsProgram, *apisv1alpha1.BpfNsProgramList, *applyconfigurationapisv1alpha1.BpfNsProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.BpfNsProgram, *apisv1alpha1.BpfNsProgramList](
 			"bpfnsprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

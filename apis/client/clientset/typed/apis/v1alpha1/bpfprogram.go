@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type BpfProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.BpfProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.BpfProgram, err error)
-	Apply(ctx context.Context, bpfProgram *applyconfigurationapisv1alpha1.BpfProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BpfProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, bpfProgram *applyconfigurationapisv1alpha1.BpfProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BpfProgram, err error)
 	BpfProgramExpansion
 }
 
 // bpfPrograms implements BpfProgramInterface
 type bpfPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.BpfProgram, *apisv1alpha1.BpfProgramList, *applyconfigurationapisv1alpha1.BpfProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.BpfProgram, *apisv1alpha1.BpfProgramList]
 }
 
 // newBpfPrograms returns a BpfPrograms
 func newBpfPrograms(c *BpfmanV1alpha1Client) *bpfPrograms {
 	return &bpfPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.BpfProgram, *apisv1alpha1.BpfProgramList, *applyconfigurationapisv1alpha1.BpfProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.BpfProgram, *apisv1alpha1.BpfProgramList](
 			"bpfprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

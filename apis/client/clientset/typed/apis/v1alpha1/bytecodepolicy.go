@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type BytecodePolicyInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.BytecodePolicyList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.BytecodePolicy, err error)
-	Apply(ctx context.Context, bytecodePolicy *applyconfigurationapisv1alpha1.BytecodePolicyApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BytecodePolicy, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, bytecodePolicy *applyconfigurationapisv1alpha1.BytecodePolicyApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.BytecodePolicy, err error)
 	BytecodePolicyExpansion
 }
 
 // bytecodePolicies implements BytecodePolicyInterface
 type bytecodePolicies struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.BytecodePolicy, *apisv1alpha1.BytecodePolicyList, *applyconfigurationapisv1alpha1.BytecodePolicyApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.BytecodePolicy, *apisv1alpha1.BytecodePolicyList]
 }
 
 // newBytecodePolicies returns a BytecodePolicies
 func newBytecodePolicies(c *BpfmanV1alpha1Client) *bytecodePolicies {
 	return &bytecodePolicies{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.BytecodePolicy, *apisv1alpha1.BytecodePolicyList, *applyconfigurationapisv1alpha1.BytecodePolicyApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.BytecodePolicy, *apisv1alpha1.BytecodePolicyList](
 			"bytecodepolicies",
 			c.RESTClient(),
 			scheme.ParameterCodec,

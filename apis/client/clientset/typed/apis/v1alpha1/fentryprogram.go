@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type FentryProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.FentryProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.FentryProgram, err error)
-	Apply(ctx context.Context, fentryProgram *applyconfigurationapisv1alpha1.FentryProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.FentryProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, fentryProgram *applyconfigurationapisv1alpha1.FentryProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.FentryProgram, err error)
 	FentryProgramExpansion
 }
 
 // fentryPrograms implements FentryProgramInterface
 type fentryPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.FentryProgram, *apisv1alpha1.FentryProgramList, *applyconfigurationapisv1alpha1.FentryProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.FentryProgram, *apisv1alpha1.FentryProgramList]
 }
 
 // newFentryPrograms returns a FentryPrograms
 func newFentryPrograms(c *BpfmanV1alpha1Client) *fentryPrograms {
 	return &fentryPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.FentryProgram, *apisv1alpha1.FentryProgramList, *applyconfigurationapisv1alpha1.FentryProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.FentryProgram, *apisv1alpha1.FentryProgramList](
 			"fentryprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

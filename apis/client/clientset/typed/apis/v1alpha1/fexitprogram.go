@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type FexitProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.FexitProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.FexitProgram, err error)
-	Apply(ctx context.Context, fexitProgram *applyconfigurationapisv1alpha1.FexitProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.FexitProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, fexitProgram *applyconfigurationapisv1alpha1.FexitProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.FexitProgram, err error)
 	FexitProgramExpansion
 }
 
 // fexitPrograms implements FexitProgramInterface
 type fexitPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.FexitProgram, *apisv1alpha1.FexitProgramList, *applyconfigurationapisv1alpha1.FexitProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.FexitProgram, *apisv1alpha1.FexitProgramList]
 }
 
 // newFexitPrograms returns a FexitPrograms
 func newFexitPrograms(c *BpfmanV1alpha1Client) *fexitPrograms {
 	return &fexitPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.FexitProgram, *apisv1alpha1.FexitProgramList, *applyconfigurationapisv1alpha1.FexitProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.FexitProgram, *apisv1alpha1.FexitProgramList](
 			"fexitprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

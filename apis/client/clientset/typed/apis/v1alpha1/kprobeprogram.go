@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type KprobeProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.KprobeProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.KprobeProgram, err error)
-	Apply(ctx context.Context, kprobeProgram *applyconfigurationapisv1alpha1.KprobeProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.KprobeProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, kprobeProgram *applyconfigurationapisv1alpha1.KprobeProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.KprobeProgram, err error)
 	KprobeProgramExpansion
 }
 
 // kprobePrograms implements KprobeProgramInterface
 type kprobePrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.KprobeProgram, *apisv1alpha1.KprobeProgramList, *applyconfigurationapisv1alpha1.KprobeProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.KprobeProgram, *apisv1alpha1.KprobeProgramList]
 }
 
 // newKprobePrograms returns a KprobePrograms
 func newKprobePrograms(c *BpfmanV1alpha1Client) *kprobePrograms {
 	return &kprobePrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.KprobeProgram, *apisv1alpha1.KprobeProgramList, *applyconfigurationapisv1alpha1.KprobeProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.KprobeProgram, *apisv1alpha1.KprobeProgramList](
 			"kprobeprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type RolloutPolicyInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.RolloutPolicyList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.RolloutPolicy, err error)
-	Apply(ctx context.Context, rolloutPolicy *applyconfigurationapisv1alpha1.RolloutPolicyApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.RolloutPolicy, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, rolloutPolicy *applyconfigurationapisv1alpha1.RolloutPolicyApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.RolloutPolicy, err error)
 	RolloutPolicyExpansion
 }
 
 // rolloutPolicies implements RolloutPolicyInterface
 type rolloutPolicies struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.RolloutPolicy, *apisv1alpha1.RolloutPolicyList, *applyconfigurationapisv1alpha1.RolloutPolicyApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.RolloutPolicy, *apisv1alpha1.RolloutPolicyList]
 }
 
 // newRolloutPolicies returns a RolloutPolicies
 func newRolloutPolicies(c *BpfmanV1alpha1Client) *rolloutPolicies {
 	return &rolloutPolicies{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.RolloutPolicy, *apisv1alpha1.RolloutPolicyList, *applyconfigurationapisv1alpha1.RolloutPolicyApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.RolloutPolicy, *apisv1alpha1.RolloutPolicyList](
 			"rolloutpolicies",
 			c.RESTClient(),
 			scheme.ParameterCodec,

@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type TcNsProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.TcNsProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.TcNsProgram, err error)
-	Apply(ctx context.Context, tcNsProgram *applyconfigurationapisv1alpha1.TcNsProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.TcNsProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, tcNsProgram *applyconfigurationapisv1alpha1.TcNsProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.TcNsProgram, err error)
 	TcNsProgramExpansion
 }
 
 // tcNsPrograms implements TcNsProgramInterface
 type tcNsPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.TcNsProgram, *apisv1alpha1.TcNsProgramList, *applyconfigurationapisv1alpha1.TcNsProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.TcNsProgram, *apisv1alpha1.TcNsProgramList]
 }
 
 // newTcNsPrograms returns a TcNsPrograms
 func newTcNsPrograms(c *BpfmanV1alpha1Client, namespace string) *tcNsPrograms {
 	return &tcNsPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.TcNsProgram, *apisv1alpha1.TcNsProgramList, *applyconfigurationapisv1alpha1.TcNsProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.TcNsProgram, *apisv1alpha1.TcNsProgramList](
 			"tcnsprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

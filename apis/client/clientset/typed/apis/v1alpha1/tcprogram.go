@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type TcProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.TcProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.TcProgram, err error)
-	Apply(ctx context.Context, tcProgram *applyconfigurationapisv1alpha1.TcProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.TcProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, tcProgram *applyconfigurationapisv1alpha1.TcProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.TcProgram, err error)
 	TcProgramExpansion
 }
 
 // tcPrograms implements TcProgramInterface
 type tcPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.TcProgram, *apisv1alpha1.TcProgramList, *applyconfigurationapisv1alpha1.TcProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.TcProgram, *apisv1alpha1.TcProgramList]
 }
 
 // newTcPrograms returns a TcPrograms
 func newTcPrograms(c *BpfmanV1alpha1Client) *tcPrograms {
 	return &tcPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.TcProgram, *apisv1alpha1.TcProgramList, *applyconfigurationapisv1alpha1.TcProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.TcProgram, *apisv1alpha1.TcProgramList](
 			"tcprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

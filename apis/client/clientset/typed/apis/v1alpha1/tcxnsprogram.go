@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type TcxNsProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.TcxNsProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.TcxNsProgram, err error)
-	Apply(ctx context.Context, tcxNsProgram *applyconfigurationapisv1alpha1.TcxNsProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.TcxNsProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, tcxNsProgram *applyconfigurationapisv1alpha1.TcxNsProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.TcxNsProgram, err error)
 	TcxNsProgramExpansion
 }
 
 // tcxNsPrograms implements TcxNsProgramInterface
 type tcxNsPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.TcxNsProgram, *apisv1alpha1.TcxNsProgramList, *applyconfigurationapisv1alpha1.TcxNsProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.TcxNsProgram, *apisv1alpha1.TcxNsProgramList]
 }
 
 // newTcxNsPrograms returns a TcxNsPrograms
 func newTcxNsPrograms(c *BpfmanV1alpha1Client, namespace string) *tcxNsPrograms {
 	return &tcxNsPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.TcxNsProgram, *apisv1alpha1.TcxNsProgramList, *applyconfigurationapisv1alpha1.TcxNsProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.TcxNsProgram, *apisv1alpha1.TcxNsProgramList](
 			"tcxnsprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

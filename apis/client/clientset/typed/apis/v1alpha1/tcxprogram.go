@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type TcxProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.TcxProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.TcxProgram, err error)
-	Apply(ctx context.Context, tcxProgram *applyconfigurationapisv1alpha1.TcxProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.TcxProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, tcxProgram *applyconfigurationapisv1alpha1.TcxProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.TcxProgram, err error)
 	TcxProgramExpansion
 }
 
 // tcxPrograms implements TcxProgramInterface
 type tcxPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.TcxProgram, *apisv1alpha1.TcxProgramList, *applyconfigurationapisv1alpha1.TcxProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.TcxProgram, *apisv1alpha1.TcxProgramList]
 }
 
 // newTcxPrograms returns a TcxPrograms
 func newTcxPrograms(c *BpfmanV1alpha1Client) *tcxPrograms {
 	return &tcxPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.TcxProgram, *apisv1alpha1.TcxProgramList, *applyconfigurationapisv1alpha1.TcxProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.TcxProgram, *apisv1alpha1.TcxProgramList](
 			"tcxprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type TracepointProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.TracepointProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.TracepointProgram, err error)
-	Apply(ctx context.Context, tracepointProgram *applyconfigurationapisv1alpha1.TracepointProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.TracepointProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, tracepointProgram *applyconfigurationapisv1alpha1.TracepointProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.TracepointProgram, err error)
 	TracepointProgramExpansion
 }
 
 // tracepointPrograms implements TracepointProgramInterface
 type tracepointPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.TracepointProgram, *apisv1alpha1.TracepointProgramList, *applyconfigurationapisv1alpha1.TracepointProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.TracepointProgram, *apisv1alpha1.TracepointProgramList]
 }
 
 // newTracepointPrograms returns a TracepointPrograms
 func newTracepointPrograms(c *BpfmanV1alpha1Client) *tracepointPrograms {
 	return &tracepointPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.TracepointProgram, *apisv1alpha1.TracepointProgramList, *applyconfigurationapisv1alpha1.TracepointProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.TracepointProgram, *apisv1alpha1.TracepointProgramList](
 			"tracepointprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

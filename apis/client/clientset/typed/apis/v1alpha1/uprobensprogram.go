@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type UprobeNsProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.UprobeNsProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.UprobeNsProgram, err error)
-	Apply(ctx context.Context, uprobeNsProgram *applyconfigurationapisv1alpha1.UprobeNsProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.UprobeNsProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, uprobeNsProgram *applyconfigurationapisv1alpha1.UprobeNsProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.UprobeNsProgram, err error)
 	UprobeNsProgramExpansion
 }
 
 // uprobeNsPrograms implements UprobeNsProgramInterface
 type uprobeNsPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.UprobeNsProgram, *apisv1alpha1.UprobeNsProgramList, *applyconfigurationapisv1alpha1.UprobeNsProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.UprobeNsProgram, *apisv1alpha1.UprobeNsProgramList]
 }
 
 // newUprobeNsPrograms returns a UprobeNsPrograms
 func newUprobeNsPrograms(c *BpfmanV1alpha1Client, namespace string) *uprobeNsPrograms {
 	return &uprobeNsPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.UprobeNsProgram, *apisv1alpha1.UprobeNsProgramList, *applyconfigurationapisv1alpha1.UprobeNsProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.UprobeNsProgram, *apisv1alpha1.UprobeNsProgramList](
 			"uprobensprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

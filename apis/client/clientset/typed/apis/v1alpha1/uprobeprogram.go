@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type UprobeProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.UprobeProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.UprobeProgram, err error)
-	Apply(ctx context.Context, uprobeProgram *applyconfigurationapisv1alpha1.UprobeProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.UprobeProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, uprobeProgram *applyconfigurationapisv1alpha1.UprobeProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.UprobeProgram, err error)
 	UprobeProgramExpansion
 }
 
 // uprobePrograms implements UprobeProgramInterface
 type uprobePrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.UprobeProgram, *apisv1alpha1.UprobeProgramList, *applyconfigurationapisv1alpha1.UprobeProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.UprobeProgram, *apisv1alpha1.UprobeProgramList]
 }
 
 // newUprobePrograms returns a UprobePrograms
 func newUprobePrograms(c *BpfmanV1alpha1Client) *uprobePrograms {
 	return &uprobePrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.UprobeProgram, *apisv1alpha1.UprobeProgramList, *applyconfigurationapisv1alpha1.UprobeProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.UprobeProgram, *apisv1alpha1.UprobeProgramList](
 			"uprobeprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

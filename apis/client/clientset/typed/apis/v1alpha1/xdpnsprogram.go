@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type XdpNsProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.XdpNsProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.XdpNsProgram, err error)
-	Apply(ctx context.Context, xdpNsProgram *applyconfigurationapisv1alpha1.XdpNsProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.XdpNsProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, xdpNsProgram *applyconfigurationapisv1alpha1.XdpNsProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.XdpNsProgram, err error)
 	XdpNsProgramExpansion
 }
 
 // xdpNsPrograms implements XdpNsProgramInterface
 type xdpNsPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.XdpNsProgram, *apisv1alpha1.XdpNsProgramList, *applyconfigurationapisv1alpha1.XdpNsProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.XdpNsProgram, *apisv1alpha1.XdpNsProgramList]
 }
 
 // newXdpNsPrograms returns a XdpNsPrograms
 func newXdpNsPrograms(c *BpfmanV1alpha1Client, namespace string) *xdpNsPrograms {
 	return &xdpNsPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.XdpNsProgram, *apisv1alpha1.XdpNsProgramList, *applyconfigurationapisv1alpha1.XdpNsProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.XdpNsProgram, *apisv1alpha1.XdpNsProgramList](
 			"xdpnsprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

@@ -8,7 +8,6 @@ package v1alpha1
 import (
 	context "context"
 
-	applyconfigurationapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
 	scheme "github.com/bpfman/bpfman-operator/apis/client/clientset/scheme"
 	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,21 +34,18 @@ type XdpProgramInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*apisv1alpha1.XdpProgramList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts v1.PatchOptions, subresources ...string) (result *apisv1alpha1.XdpProgram, err error)
-	Apply(ctx context.Context, xdpProgram *applyconfigurationapisv1alpha1.XdpProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.XdpProgram, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, xdpProgram *applyconfigurationapisv1alpha1.XdpProgramApplyConfiguration, opts v1.ApplyOptions) (result *apisv1alpha1.XdpProgram, err error)
 	XdpProgramExpansion
 }
 
 // xdpPrograms implements XdpProgramInterface
 type xdpPrograms struct {
-	*gentype.ClientWithListAndApply[*apisv1alpha1.XdpProgram, *apisv1alpha1.XdpProgramList, *applyconfigurationapisv1alpha1.XdpProgramApplyConfiguration]
+	*gentype.ClientWithList[*apisv1alpha1.XdpProgram, *apisv1alpha1.XdpProgramList]
 }
 
 // newXdpPrograms returns a XdpPrograms
 func newXdpPrograms(c *BpfmanV1alpha1Client) *xdpPrograms {
 	return &xdpPrograms{
-		gentype.NewClientWithListAndApply[*apisv1alpha1.XdpProgram, *apisv1alpha1.XdpProgramList, *applyconfigurationapisv1alpha1.XdpProgramApplyConfiguration](
+		gentype.NewClientWithList[*apisv1alpha1.XdpProgram, *apisv1alpha1.XdpProgramList](
 			"xdpprograms",
 			c.RESTClient(),
 			scheme.ParameterCodec,

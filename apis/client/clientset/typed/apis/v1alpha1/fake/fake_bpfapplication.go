@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeBpfApplications implements BpfApplicationInterface
 type fakeBpfApplications struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.BpfApplication, *v1alpha1.BpfApplicationList, *apisv1alpha1.BpfApplicationApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.BpfApplication, *v1alpha1.BpfApplicationList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeBpfApplications(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.BpfApplicationInterface {
+func newFakeBpfApplications(fake *FakeBpfmanV1alpha1) apisv1alpha1.BpfApplicationInterface {
 	return &fakeBpfApplications{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.BpfApplication, *v1alpha1.BpfApplicationList, *apisv1alpha1.BpfApplicationApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.BpfApplication, *v1alpha1.BpfApplicationList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("bpfapplications"),

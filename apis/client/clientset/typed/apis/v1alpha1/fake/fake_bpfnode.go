@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeBpfNodes implements BpfNodeInterface
 type fakeBpfNodes struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.BpfNode, *v1alpha1.BpfNodeList, *apisv1alpha1.BpfNodeApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.BpfNode, *v1alpha1.BpfNodeList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeBpfNodes(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.BpfNodeInterface {
+func newFakeBpfNodes(fake *FakeBpfmanV1alpha1) apisv1alpha1.BpfNodeInterface {
 	return &fakeBpfNodes{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.BpfNode, *v1alpha1.BpfNodeList, *apisv1alpha1.BpfNodeApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.BpfNode, *v1alpha1.BpfNodeList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("bpfnodes"),

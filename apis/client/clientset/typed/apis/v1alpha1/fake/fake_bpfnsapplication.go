@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeBpfNsApplications implements BpfNsApplicationInterface
 type fakeBpfNsApplications struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.BpfNsApplication, *v1alpha1.BpfNsApplicationList, *apisv1alpha1.BpfNsApplicationApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.BpfNsApplication, *v1alpha1.BpfNsApplicationList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeBpfNsApplications(fake *FakeBpfmanV1alpha1, namespace string) typedapisv1alpha1.BpfNsApplicationInterface {
+func newFakeBpfNsApplications(fake *FakeBpfmanV1alpha1, namespace string) apisv1alpha1.BpfNsApplicationInterface {
 	return &fakeBpfNsApplications{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.BpfNsApplication, *v1alpha1.BpfNsApplicationList, *apisv1alpha1.BpfNsApplicationApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.BpfNsApplication, *v1alpha1.BpfNsApplicationList](
 			fake.Fake,
 			namespace,
 			v1alpha1.SchemeGroupVersion.WithResource("bpfnsapplications"),

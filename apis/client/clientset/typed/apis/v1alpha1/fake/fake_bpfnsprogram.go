@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeBpfNsPrograms implements BpfNsProgramInterface
 type fakeBpfNsPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.BpfNsProgram, *v1alpha1.BpfNsProgramList, *apisv1alpha1.BpfNsProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.BpfNsProgram, *v1alpha1.BpfNsProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeBpfNsPrograms(fake *FakeBpfmanV1alpha1, namespace string) typedapisv1alpha1.BpfNsProgramInterface {
+func newFakeBpfNsPrograms(fake *FakeBpfmanV1alpha1, namespace string) apisv1alpha1.BpfNsProgramInterface {
 	return &fakeBpfNsPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.BpfNsProgram, *v1alpha1.BpfNsProgramList, *apisv1alpha1.BpfNsProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.BpfNsProgram, *v1alpha1.BpfNsProgramList](
 			fake.Fake,
 			namespace,
 			v1alpha1.SchemeGroupVersion.WithResource("bpfnsprograms"),

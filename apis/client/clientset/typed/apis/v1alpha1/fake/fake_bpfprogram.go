@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeBpfPrograms implements BpfProgramInterface
 type fakeBpfPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.BpfProgram, *v1alpha1.BpfProgramList, *apisv1alpha1.BpfProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.BpfProgram, *v1alpha1.BpfProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeBpfPrograms(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.BpfProgramInterface {
+func newFakeBpfPrograms(fake *FakeBpfmanV1alpha1) apisv1alpha1.BpfProgramInterface {
 	return &fakeBpfPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.BpfProgram, *v1alpha1.BpfProgramList, *apisv1alpha1.BpfProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.BpfProgram, *v1alpha1.BpfProgramList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("bpfprograms"),

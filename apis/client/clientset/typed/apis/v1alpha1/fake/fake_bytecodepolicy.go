@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeBytecodePolicies implements BytecodePolicyInterface
 type fakeBytecodePolicies struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.BytecodePolicy, *v1alpha1.BytecodePolicyList, *apisv1alpha1.BytecodePolicyApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.BytecodePolicy, *v1alpha1.BytecodePolicyList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeBytecodePolicies(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.BytecodePolicyInterface {
+func newFakeBytecodePolicies(fake *FakeBpfmanV1alpha1) apisv1alpha1.BytecodePolicyInterface {
 	return &fakeBytecodePolicies{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.BytecodePolicy, *v1alpha1.BytecodePolicyList, *apisv1alpha1.BytecodePolicyApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.BytecodePolicy, *v1alpha1.BytecodePolicyList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("bytecodepolicies"),

@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeFentryPrograms implements FentryProgramInterface
 type fakeFentryPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.FentryProgram, *v1alpha1.FentryProgramList, *apisv1alpha1.FentryProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.FentryProgram, *v1alpha1.FentryProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeFentryPrograms(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.FentryProgramInterface {
+func newFakeFentryPrograms(fake *FakeBpfmanV1alpha1) apisv1alpha1.FentryProgramInterface {
 	return &fakeFentryPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.FentryProgram, *v1alpha1.FentryProgramList, *apisv1alpha1.FentryProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.FentryProgram, *v1alpha1.FentryProgramList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("fentryprograms"),

@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeFexitPrograms implements FexitProgramInterface
 type fakeFexitPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.FexitProgram, *v1alpha1.FexitProgramList, *apisv1alpha1.FexitProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.FexitProgram, *v1alpha1.FexitProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeFexitPrograms(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.FexitProgramInterface {
+func newFakeFexitPrograms(fake *FakeBpfmanV1alpha1) apisv1alpha1.FexitProgramInterface {
 	return &fakeFexitPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.FexitProgram, *v1alpha1.FexitProgramList, *apisv1alpha1.FexitProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.FexitProgram, *v1alpha1.FexitProgramList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("fexitprograms"),

@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeKprobePrograms implements KprobeProgramInterface
 type fakeKprobePrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.KprobeProgram, *v1alpha1.KprobeProgramList, *apisv1alpha1.KprobeProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.KprobeProgram, *v1alpha1.KprobeProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeKprobePrograms(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.KprobeProgramInterface {
+func newFakeKprobePrograms(fake *FakeBpfmanV1alpha1) apisv1alpha1.KprobeProgramInterface {
 	return &fakeKprobePrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.KprobeProgram, *v1alpha1.KprobeProgramList, *apisv1alpha1.KprobeProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.KprobeProgram, *v1alpha1.KprobeProgramList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("kprobeprograms"),

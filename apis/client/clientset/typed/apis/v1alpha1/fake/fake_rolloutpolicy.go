@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeRolloutPolicies implements RolloutPolicyInterface
 type fakeRolloutPolicies struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.RolloutPolicy, *v1alpha1.RolloutPolicyList, *apisv1alpha1.RolloutPolicyApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.RolloutPolicy, *v1alpha1.RolloutPolicyList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeRolloutPolicies(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.RolloutPolicyInterface {
+func newFakeRolloutPolicies(fake *FakeBpfmanV1alpha1) apisv1alpha1.RolloutPolicyInterface {
 	return &fakeRolloutPolicies{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.RolloutPolicy, *v1alpha1.RolloutPolicyList, *apisv1alpha1.RolloutPolicyApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.RolloutPolicy, *v1alpha1.RolloutPolicyList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("rolloutpolicies"),

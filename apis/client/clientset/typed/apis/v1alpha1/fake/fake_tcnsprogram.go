@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeTcNsPrograms implements TcNsProgramInterface
 type fakeTcNsPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.TcNsProgram, *v1alpha1.TcNsProgramList, *apisv1alpha1.TcNsProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.TcNsProgram, *v1alpha1.TcNsProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeTcNsPrograms(fake *FakeBpfmanV1alpha1, namespace string) typedapisv1alpha1.TcNsProgramInterface {
+func newFakeTcNsPrograms(fake *FakeBpfmanV1alpha1, namespace string) apisv1alpha1.TcNsProgramInterface {
 	return &fakeTcNsPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.TcNsProgram, *v1alpha1.TcNsProgramList, *apisv1alpha1.TcNsProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.TcNsProgram, *v1alpha1.TcNsProgramList](
 			fake.Fake,
 			namespace,
 			v1alpha1.SchemeGroupVersion.WithResource("tcnsprograms"),

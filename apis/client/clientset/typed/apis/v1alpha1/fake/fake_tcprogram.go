@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeTcPrograms implements TcProgramInterface
 type fakeTcPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.TcProgram, *v1alpha1.TcProgramList, *apisv1alpha1.TcProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.TcProgram, *v1alpha1.TcProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeTcPrograms(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.TcProgramInterface {
+func newFakeTcPrograms(fake *FakeBpfmanV1alpha1) apisv1alpha1.TcProgramInterface {
 	return &fakeTcPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.TcProgram, *v1alpha1.TcProgramList, *apisv1alpha1.TcProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.TcProgram, *v1alpha1.TcProgramList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("tcprograms"),

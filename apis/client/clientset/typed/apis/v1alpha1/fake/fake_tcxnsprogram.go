@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeTcxNsPrograms implements TcxNsProgramInterface
 type fakeTcxNsPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.TcxNsProgram, *v1alpha1.TcxNsProgramList, *apisv1alpha1.TcxNsProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.TcxNsProgram, *v1alpha1.TcxNsProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeTcxNsPrograms(fake *FakeBpfmanV1alpha1, namespace string) typedapisv1alpha1.TcxNsProgramInterface {
+func newFakeTcxNsPrograms(fake *FakeBpfmanV1alpha1, namespace string) apisv1alpha1.TcxNsProgramInterface {
 	return &fakeTcxNsPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.TcxNsProgram, *v1alpha1.TcxNsProgramList, *apisv1alpha1.TcxNsProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.TcxNsProgram, *v1alpha1.TcxNsProgramList](
 			fake.Fake,
 			namespace,
 			v1alpha1.SchemeGroupVersion.WithResource("tcxnsprograms"),

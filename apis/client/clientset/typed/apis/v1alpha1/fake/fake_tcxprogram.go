@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeTcxPrograms implements TcxProgramInterface
 type fakeTcxPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.TcxProgram, *v1alpha1.TcxProgramList, *apisv1alpha1.TcxProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.TcxProgram, *v1alpha1.TcxProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeTcxPrograms(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.TcxProgramInterface {
+func newFakeTcxPrograms(fake *FakeBpfmanV1alpha1) apisv1alpha1.TcxProgramInterface {
 	return &fakeTcxPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.TcxProgram, *v1alpha1.TcxProgramList, *apisv1alpha1.TcxProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.TcxProgram, *v1alpha1.TcxProgramList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("tcxprograms"),

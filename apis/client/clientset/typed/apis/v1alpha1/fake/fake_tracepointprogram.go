@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeTracepointPrograms implements TracepointProgramInterface
 type fakeTracepointPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.TracepointProgram, *v1alpha1.TracepointProgramList, *apisv1alpha1.TracepointProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.TracepointProgram, *v1alpha1.TracepointProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeTracepointPrograms(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.TracepointProgramInterface {
+func newFakeTracepointPrograms(fake *FakeBpfmanV1alpha1) apisv1alpha1.TracepointProgramInterface {
 	return &fakeTracepointPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.TracepointProgram, *v1alpha1.TracepointProgramList, *apisv1alpha1.TracepointProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.TracepointProgram, *v1alpha1.TracepointProgramList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("tracepointprograms"),

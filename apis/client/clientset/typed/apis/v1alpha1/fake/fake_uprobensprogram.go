@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeUprobeNsPrograms implements UprobeNsProgramInterface
 type fakeUprobeNsPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.UprobeNsProgram, *v1alpha1.UprobeNsProgramList, *apisv1alpha1.UprobeNsProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.UprobeNsProgram, *v1alpha1.UprobeNsProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeUprobeNsPrograms(fake *FakeBpfmanV1alpha1, namespace string) typedapisv1alpha1.UprobeNsProgramInterface {
+func newFakeUprobeNsPrograms(fake *FakeBpfmanV1alpha1, namespace string) apisv1alpha1.UprobeNsProgramInterface {
 	return &fakeUprobeNsPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.UprobeNsProgram, *v1alpha1.UprobeNsProgramList, *apisv1alpha1.UprobeNsProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.UprobeNsProgram, *v1alpha1.UprobeNsProgramList](
 			fake.Fake,
 			namespace,
 			v1alpha1.SchemeGroupVersion.WithResource("uprobensprograms"),

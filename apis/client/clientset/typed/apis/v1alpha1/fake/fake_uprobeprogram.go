@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeUprobePrograms implements UprobeProgramInterface
 type fakeUprobePrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.UprobeProgram, *v1alpha1.UprobeProgramList, *apisv1alpha1.UprobeProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.UprobeProgram, *v1alpha1.UprobeProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeUprobePrograms(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.UprobeProgramInterface {
+func newFakeUprobePrograms(fake *FakeBpfmanV1alpha1) apisv1alpha1.UprobeProgramInterface {
 	return &fakeUprobePrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.UprobeProgram, *v1alpha1.UprobeProgramList, *apisv1alpha1.UprobeProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.UprobeProgram, *v1alpha1.UprobeProgramList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("uprobeprograms"),

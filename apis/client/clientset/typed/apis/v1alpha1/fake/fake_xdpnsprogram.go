@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeXdpNsPrograms implements XdpNsProgramInterface
 type fakeXdpNsPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.XdpNsProgram, *v1alpha1.XdpNsProgramList, *apisv1alpha1.XdpNsProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.XdpNsProgram, *v1alpha1.XdpNsProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeXdpNsPrograms(fake *FakeBpfmanV1alpha1, namespace string) typedapisv1alpha1.XdpNsProgramInterface {
+func newFakeXdpNsPrograms(fake *FakeBpfmanV1alpha1, namespace string) apisv1alpha1.XdpNsProgramInterface {
 	return &fakeXdpNsPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.XdpNsProgram, *v1alpha1.XdpNsProgramList, *apisv1alpha1.XdpNsProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.XdpNsProgram, *v1alpha1.XdpNsProgramList](
 			fake.Fake,
 			namespace,
 			v1alpha1.SchemeGroupVersion.WithResource("xdpnsprograms"),

@@ -6,21 +6,20 @@
 package fake
 
 import (
-	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
-	typedapisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/client/clientset/typed/apis/v1alpha1"
 	v1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeXdpPrograms implements XdpProgramInterface
 type fakeXdpPrograms struct {
-	*gentype.FakeClientWithListAndApply[*v1alpha1.XdpProgram, *v1alpha1.XdpProgramList, *apisv1alpha1.XdpProgramApplyConfiguration]
+	*gentype.FakeClientWithList[*v1alpha1.XdpProgram, *v1alpha1.XdpProgramList]
 	Fake *FakeBpfmanV1alpha1
 }
 
-func newFakeXdpPrograms(fake *FakeBpfmanV1alpha1) typedapisv1alpha1.XdpProgramInterface {
+func newFakeXdpPrograms(fake *FakeBpfmanV1alpha1) apisv1alpha1.XdpProgramInterface {
 	return &fakeXdpPrograms{
-		gentype.NewFakeClientWithListAndApply[*v1alpha1.XdpProgram, *v1alpha1.XdpProgramList, *apisv1alpha1.XdpProgramApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1alpha1.XdpProgram, *v1alpha1.XdpProgramList](
 			fake.Fake,
 			"",
 			v1alpha1.SchemeGroupVersion.WithResource("xdpprograms"),

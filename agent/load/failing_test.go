@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package load
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/apis/shorten"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// rejection is the daemon's text about a function, with the log of Linux 6.18.
+func rejection(first string, instructions int) string {
+	var log strings.Builder
+	for n := range instructions {
+		fmt.Fprintf(&log, "%d: (73) *(u8 *)(r0 +27) = r1       ; R0=map_value(map=flows,ks=4,vs=96)\n", n)
+	}
+	return `BpfProgramError(LoadError { io_error: Os { code: 13, kind: PermissionDenied, message: "Permission denied" }, verifier_log: ` +
+		first + log.String() + "invalid access to map value, value_size=96 off=98 size=1\nR0 min value is outside of the allowed memory range\n" +
+		"stack depth 8\nprocessed 2106 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_states 0 mark_read 0\n })"
+}
+
+// The status of an application names the function that fails, and why, no matter how much is cut from the middle.
+func TestFailingFunctionsAreNamed(t *testing.T) {
+	request := &gobpfman.LoadRequest{}
+	for n := range 20 {
+		request.Info = append(request.Info, &gobpfman.LoadInfo{Name: fmt.Sprintf("count_%d", n)})
+	}
+	const verdict = "invalid access to map value, value_size=96 off=98 size=1"
+	op := "load count_0, count_1, count_2, count_3, count_4 and 15 more from image quay.io/" + strings.Repeat("x", 50) + ":v1"
+	declares := func(name string) string {
+		return "0: R1=ctx() R10=fp0\n; int " + name + "(struct __sk_buff *skb) @ count.bpf.c:9\n"
+	}
+	for name, c := range map[string]struct {
+		texts []string
+		want  string
+	}{
+		"one":                   {[]string{rejection(declares("count_11"), 3000)}, "load 20 functions, of which count_11 fails, from image quay.io/"},
+		"two":                   {[]string{rejection(declares("count_11"), 3000), rejection(declares("count_1"), 3000)}, "load 20 functions, of which count_11, count_1 fail, from image"},
+		"many":                  {[]string{rejection(declares("count_1"), 1), rejection(declares("count_2"), 1), rejection(declares("count_3"), 1), rejection(declares("count_4"), 1)}, "of which count_1, count_2, count_3 and 1 more fail, from"},
+		"a declaration follows": {[]string{rejection("arg#0 reference type('UNKNOWN ') size cannot be determined: -22\n"+declares("count_7"), 9)}, "of which count_7 fails, from"},
+		"by a macro":            {[]string{rejection("0: R1=ctx() R10=fp0\n; int BPF_PROG(count_7, struct sock *sk) @ count.bpf.c:9\n", 9)}, "of which count_7 fails, from"},
+		"none is named":         {[]string{rejection("0: R1=ctx() R10=fp0\n; return count_77; @ count.bpf.c:13\n", 9)}, "load count_0, count_1, count_2, count_3, count_4 and 15 more from image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := "one or more programs failed to load: [" + strings.Join(c.texts, ", ") + "]"
+			err := namingFailed(request, &daemon.Error{Op: op, Cause: status.Error(codes.Aborted, text)})
+			const limit = 600 // of a failure in the status of the user's object
+			if got := shorten.Middle(err.Error(), limit); !strings.Contains(got, c.want) || !strings.Contains(got, verdict) {
+				t.Errorf("no %q or no verdict in %q", c.want, got)
+			}
+			refused := (*daemon.Error)(nil)
+			if !errors.As(err, &refused) || !refused.Permanent() || !strings.HasSuffix(err.Error(), text) {
+				t.Error("the error lost its cause")
+			}
+		})
+	}
+
+	request.Info = request.Info[:1]
+	single := &daemon.Error{Op: op, Cause: status.Error(codes.Aborted, rejection(declares("count_0"), 1))}
+	if err := namingFailed(request, single); err.Error() != single.Error() {
+		t.Errorf("the error about a single function became %s", err)
+	}
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Command kinds writes what files of this repository list for each kind of the API, from the tables in
+// apis/v1alpha1/kinds.go:
+//
+//	kinds lists   the roles of users, and the lists in manifests, definitions, and documentation
+//	kinds chart   the definitions that Artifact Hub shows, from config/crd/bases
+//	kinds files   nothing: it prints the names of these files
+//
+// Its working directory is the root of the repository.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+const (
+	rolesFile = "config/rbac/users/roles.yaml"
+	chartFile = "charts/bpfman-operator/Chart.yaml"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "kinds:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch strings.Join(args, " ") {
+	case "lists":
+		if err := os.WriteFile(rolesFile, []byte(userRoles()), 0o644); err != nil { //nolint:gosec // it is in the repository
+			return fmt.Errorf("write the roles of users: %w", err)
+		}
+		for _, l := range lists {
+			if err := change(l.file, l.rewrite); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "chart":
+		return change(chartFile, func(text string) (string, error) { return inChart(text, "config/crd/bases") })
+	case "files":
+		fmt.Println(rolesFile, chartFile)
+		for _, l := range lists {
+			fmt.Println(l.file)
+		}
+		return nil
+	}
+	return errors.New("usage: kinds lists|chart|files")
+}
+
+func change(file string, with func(string) (string, error)) error {
+	before, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read what lists kinds: %w", err)
+	}
+	after, err := with(string(before))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if after == string(before) {
+		return nil
+	}
+	if err := os.WriteFile(file, []byte(after), 0o644); err != nil { //nolint:gosec // it is in the repository
+		return fmt.Errorf("write what lists kinds: %w", err)
+	}
+	return nil
+}
