@@ -216,6 +216,9 @@ show_readings "$namespace" "$pod" "$node" "$address" || die "the count doesn't g
 	"another program with a lower priority value on the same interface may end the chain before the counter:" \
 	"to see the priorities, run kubectl get tcxprograms,xdpprograms -o wide"
 
+# With -v, the progress is the package that is compiled.
+step "building the kubectl plugin" "see above" env GOFLAGS="${GOFLAGS:-} -v" "${make[@]}" kubectl-bpfman
+
 shown=$KUBECTL
 [[ $(type -P kubectl) != "$KUBECTL" ]] || shown=kubectl
 cat <<END
@@ -227,6 +230,9 @@ Try next:
   $shown get ${kind}programs -o wide
   $shown get bpfprograms
   $shown describe ${kind}program go-$kind-counter-example
+  export PATH=$PWD/bin:\$PATH    # the kubectl plugin is $PWD/bin/kubectl-bpfman
+  $shown bpfman programs
+  $shown bpfman ui    # shows the same in a browser
   $shown -n $namespace logs daemonset/go-$kind-counter-ds --follow${registry:+
   $registry}
   ${ending//KIND/$kind}

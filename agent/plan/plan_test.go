@@ -151,6 +151,12 @@ func TestStepsFromOneOwnerToAnother(t *testing.T) {
 			func(o *program.Owner) { path := "/other.o"; o.Bytecode.Path = &path },
 			[]string{"load f", "attach f a/x", "unload"},
 		},
+		"empty globals, written in another way": {
+			[]string{"f a/x"},
+			[]string{"f a/x"},
+			func(o *program.Owner) { o.GlobalData = nil },
+			nil,
+		},
 		"an owner of the same name made anew": {
 			[]string{"f a/x"},
 			[]string{"f a/x"},
@@ -199,6 +205,9 @@ func TestStepsFromOneOwnerToAnother(t *testing.T) {
 			i, _ := inventory(t)
 			if test.before != nil {
 				owner := application(t, test.before...)
+				if strings.HasPrefix(name, "empty globals") {
+					owner.GlobalData = map[string][]byte{}
+				}
 				settle(t, i, owner, Want(owner, program.Node{}, nil))
 			}
 			owner := application(t, test.after...)
@@ -304,7 +313,8 @@ func TestUpstreamFault18MapOwners(t *testing.T) {
 			owner := program.OwnerOf("TracepointProgram", object)
 			p := Want(owner, program.Node{}, test.owners)
 			if test.condition != "" {
-				if len(p.Loads) != 0 || len(p.Blocked) != 1 || p.Blocked[0].Condition != test.condition || p.Blocked[0].Message != test.message {
+				if len(p.Loads) != 0 || len(p.Blocked) != 1 || p.Blocked[0].Condition != test.condition || p.Blocked[0].Message != test.message ||
+					p.Blocked[0].LoadInfo().GetName() != "f" {
 					t.Errorf("got %+v", p)
 				}
 				return
@@ -432,5 +442,140 @@ func TestHeldPrograms(t *testing.T) {
 	}
 	if p.Problems() == nil {
 		t.Error("there is no problem")
+	}
+}
+
+// flows returns an owner with one TCX program, which discovers the interfaces of the node, or of pods.
+func flows(inPods bool) program.Owner {
+	object := &v1alpha1.TcxProgram{}
+	object.Name, object.UID = "flows", "uid-1"
+	path, yes := "/flows.o", true
+	object.Spec.ByteCode.Path = &path
+	object.Spec.BpfFunctionName, object.Spec.Direction = "flows", "ingress"
+	object.Spec.InterfaceSelector.InterfacesDiscoveryConfig = &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: &yes}
+	if inPods {
+		object.Spec.Containers = &v1alpha1.ContainerSelector{}
+	}
+	return program.OwnerOf("TcxProgram", object)
+}
+
+// Only what is attached to an interface of the node can cut the node off.
+func TestAttachedOnNode(t *testing.T) {
+	pod := program.Container{Namespace: "acme", Pod: "web", PodUID: "1", Sandbox: "s", NetNS: "/var/run/netns/1", Name: "web", ID: "c", Interfaces: []string{"eth0"}}
+	node := program.Node{Interfaces: map[string]program.Interface{"eth0": {Index: 2}}, Containers: []program.Container{pod}}
+	for name, test := range map[string]struct {
+		owner program.Owner
+		want  bool
+	}{
+		"on an interface of the node": {flows(false), true},
+		"in a pod":                    {flows(true), false},
+		"at a tracepoint":             {application(t, "f a/x"), false},
+	} {
+		i, _ := inventory(t)
+		p := Want(test.owner, node, nil)
+		if p.AttachedOnNode(nil) {
+			t.Errorf("%s: attached before anything is loaded", name)
+		}
+		settle(t, i, test.owner, p)
+		actual := i.Of(test.owner.Key)
+		if got := p.AttachedOnNode(actual); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		for id := range actual[0].Links {
+			delete(actual[0].Links, id)
+		}
+		if p.AttachedOnNode(actual) {
+			t.Errorf("%s: attached without a link", name)
+		}
+	}
+}
+
+// An interface that was discovered can vanish before it is attached, one that is named is expected.
+func TestDiscovers(t *testing.T) {
+	discovered := Want(flows(false), program.Node{Interfaces: map[string]program.Interface{"eth0": {Index: 2}, "eth1": {Index: 3}}}, nil)
+	there := LinkOf(discovered.Loads[0].Programs[0].Points[0])
+	named := Want(application(t, "f a/x"), program.Node{}, nil)
+	for name, test := range map[string]struct {
+		plan     Plan
+		load     int
+		function string
+		link     daemon.Link
+		want     bool
+	}{
+		"discovered":                 {discovered, 0, "flows", there, true},
+		"the second one":             {discovered, 0, "flows", LinkOf(discovered.Loads[0].Programs[0].Points[1]), true},
+		"another interface":          {discovered, 0, "flows", daemon.Link{Point: "eth9 ingress"}, false},
+		"another function":           {discovered, 0, "f", there, false},
+		"a Load that the plan lacks": {discovered, 1, "flows", there, false},
+		"named":                      {named, 0, "f", LinkOf(named.Loads[0].Programs[0].Points[0]), false},
+	} {
+		if got := test.plan.Discovers(test.load, test.function, test.link); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestWants(t *testing.T) {
+	wanted := Want(application(t, "f a/x b/y"), program.Node{}, nil).Loads[0].Programs[0]
+	for _, point := range wanted.Points {
+		if !wanted.Wants(LinkOf(point)) {
+			t.Errorf("%s isn't wanted", point.Name)
+		}
+	}
+	if other := (daemon.Link{Point: wanted.Points[0].Name, Digest: "another"}); wanted.Wants(other) {
+		t.Error("another link of the attach point is wanted")
+	}
+}
+
+// A program that is attached somewhere isn't idle.
+func TestIdle(t *testing.T) {
+	for interfaces, want := range map[int]v1alpha1.BpfProgramConditionType{0: v1alpha1.BpfProgCondNoInterfacesOnNode, 1: "", 2: ""} {
+		node := program.Node{Interfaces: map[string]program.Interface{}}
+		for n := range interfaces {
+			node.Interfaces[fmt.Sprint("eth", n)] = program.Interface{Index: n + 1}
+		}
+		if got := Want(flows(false), node, nil).Loads[0].Programs[0].Idle; got != want {
+			t.Errorf("with %d interfaces: %q, want %q", interfaces, got, want)
+		}
+	}
+}
+
+// Members with different map owners can't be in one Load.
+func TestMapOwnersOfMembers(t *testing.T) {
+	app := &v1alpha1.BpfApplication{}
+	app.Name, app.UID = "app", "uid-1"
+	path := "/app.o"
+	app.Spec.ByteCode.Path = &path
+	for _, shared := range []string{"a", "", "b", "a"} {
+		common := v1alpha1.BpfProgramCommon{BpfFunctionName: "f" + shared}
+		if shared != "" {
+			common.MapOwnerSelector = metav1.LabelSelector{MatchLabels: map[string]string{"of": shared}}
+		}
+		app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{
+			Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{BpfProgramCommon: common, Names: []string{"x/y"}},
+		})
+	}
+	p := Want(program.OwnerOf("BpfApplication", app), program.Node{}, []MapOwner{
+		{Name: "a", Labels: map[string]string{"of": "a"}, ID: 7}, {Name: "b", Labels: map[string]string{"of": "b"}, ID: 8},
+	})
+	var loads []string
+	for _, load := range p.Loads {
+		of := uint32(0)
+		if load.MapOwner != nil {
+			of = *load.MapOwner
+		}
+		loads = append(loads, fmt.Sprint(of, " ", functions(load), " ", len(load.Programs)))
+	}
+	if want := []string{"7 [fa] 2", "0 [f] 1", "8 [fb] 1"}; !slices.Equal(loads, want) {
+		t.Errorf("%q, want %q", loads, want)
+	}
+}
+
+// A value of another type is decoded as none.
+func TestGlobalsThatAreNeitherForm(t *testing.T) {
+	owner := application(t, "f a/x")
+	owner.GlobalData = map[string][]byte{"fine": {}, "limit": nil}
+	if _, err := Want(owner, program.Node{}, nil).Loads[0].Request(owner); err == nil || err.Error() != "globaldata limit is neither base64 nor a list of bytes" {
+		t.Errorf("%v", err)
 	}
 }

@@ -507,6 +507,79 @@ func TestUpstreamFault27OwnerReferencesBlockNoDeletion(t *testing.T) {
 	}
 }
 
+// What policies and the registry said about an image is in the report, also before the image is loaded.
+func TestBytecodeOfAnImage(t *testing.T) {
+	owner := tracepoint(t, "a/x")
+	owner.Bytecode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "quay.io/a/b:v1"}}
+	want := plan.Want(owner, program.Node{}, nil)
+	said := func(name string, verdict v1alpha1.PolicyVerdict, message string) v1alpha1.BpfProgramPolicy {
+		return v1alpha1.BpfProgramPolicy{Name: name, Verdict: verdict, Message: message}
+	}
+	judgement := Judgement{
+		Image: bytecode.Image{Reference: "quay.io/a/b:v1", Digest: "sha256:1", Manifest: "sha256:2"}, Signers: []string{"ci@example.com"},
+		Policies: []v1alpha1.BpfProgramPolicy{said("bytecode", v1alpha1.VerdictAllowed, ""), said("signed", v1alpha1.VerdictWarned, "no signature")},
+	}
+	points := want
+	points.Loads = slices.Clone(want.Loads)
+	points.Loads[0].Programs = slices.Clone(want.Loads[0].Programs)
+	// About attach points: only of a policy that allows the bytecode.
+	points.Loads[0].Programs[0].Policies = []v1alpha1.BpfProgramPolicy{
+		said("signed", v1alpha1.VerdictDenied, "at a/x"), said("bytecode", v1alpha1.VerdictWarned, "at a/x"), said("other", v1alpha1.VerdictDenied, "at a/x"),
+	}
+	running, another := loadedFrom(want, judgement.Image), loadedFrom(want, bytecode.Image{Reference: "quay.io/a/b:v0", Digest: "sha256:0"})
+	single := judgement
+	single.Image.Manifest = single.Image.Digest
+	for name, test := range map[string]struct {
+		plan      plan.Plan
+		actual    []daemon.Program
+		judgement Judgement
+		want      v1alpha1.BpfProgramBytecode
+		condition string
+	}{
+		"loaded": {want, running, judgement, v1alpha1.BpfProgramBytecode{
+			Digest: "sha256:1", Manifest: "sha256:2", Signers: judgement.Signers, Policies: judgement.Policies,
+		}, "Loaded/bpfmanLoaded: Successfully loaded bpfProgram; mode enforce would deny it: policy signed: no signature"},
+		"loaded, with a verdict on attach points": {points, running, judgement, v1alpha1.BpfProgramBytecode{
+			Digest: "sha256:1", Manifest: "sha256:2", Signers: judgement.Signers,
+			Policies: []v1alpha1.BpfProgramPolicy{said("bytecode", v1alpha1.VerdictWarned, "at a/x"), said("signed", v1alpha1.VerdictWarned, "no signature")},
+		}, "Loaded/bpfmanLoaded: Successfully loaded bpfProgram; mode enforce would deny it: policy bytecode: at a/x; policy signed: no signature"},
+		"loaded from an image of one architecture": {want, loadedFrom(want, single.Image), single, v1alpha1.BpfProgramBytecode{
+			Digest: "sha256:1", Signers: judgement.Signers, Policies: judgement.Policies,
+		}, "Loaded/bpfmanLoaded: Successfully loaded bpfProgram; mode enforce would deny it: policy signed: no signature"},
+		// The digest is that of what runs.
+		"loaded from another image": {
+			want, another, judgement,
+			v1alpha1.BpfProgramBytecode{Signers: judgement.Signers, Policies: judgement.Policies},
+			"Loaded/bpfmanLoaded: Successfully loaded bpfProgram; mode enforce would deny it: policy signed: no signature",
+		},
+		"not loaded": {want, nil, judgement, v1alpha1.BpfProgramBytecode{
+			Digest: "sha256:1", Manifest: "sha256:2", Signers: judgement.Signers, Policies: judgement.Policies,
+		}, "NotLoaded/bpfmanNotLoaded: the daemon does not have the program anymore, and the agent loads it again"},
+	} {
+		object := Programs(owner, "node", test.plan, test.actual, Outcome{Judgements: map[int]Judgement{0: test.judgement}})[0]
+		test.want.Image = "quay.io/a/b:v1"
+		if diff := cmp.Diff(&test.want, object.GetStatus().Bytecode); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
+		}
+		if got, _, _ := strings.Cut(text(object), "\n"); got != test.condition {
+			t.Errorf("%s: got\n%s\n\nwant\n%s", name, got, test.condition)
+		}
+	}
+	// An object without bytecode has nothing to say about it.
+	owner.Bytecode = v1alpha1.BytecodeSelector{}
+	if b := Programs(owner, "node", want, nil, Outcome{Judgements: map[int]Judgement{0: {}}})[0].GetStatus().Bytecode; b != nil {
+		t.Errorf("%+v", b)
+	}
+}
+
+func loadedFrom(p plan.Plan, image bytecode.Image) []daemon.Program {
+	programs := loaded(p, 1)
+	for n := range programs {
+		programs[n].Image = image
+	}
+	return programs
+}
+
 // noted returns a plan whose programs have a note.
 func noted(p plan.Plan, note string) plan.Plan {
 	load := p.Loads[0]

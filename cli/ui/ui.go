@@ -58,7 +58,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(address f
 		return fmt.Errorf("read the page: %w", err)
 	}
 	if _, err := fs.Stat(page, "index.html"); err != nil {
-		return errors.New("this build of the plugin doesn't contain the page: make build-plugin builds it with the page")
+		return errors.New("this build of the plugin doesn't contain the page: to build it with the page, install npm, and run make kubectl-bpfman")
 	}
 	s.facts, s.sessions = newFacts(), newSessions()
 	server := &http.Server{

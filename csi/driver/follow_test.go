@@ -379,6 +379,19 @@ func TestStatsAndCounts(t *testing.T) {
 	if err != nil || stats.GetUsage()[0].GetUsed() != 4096 || stats.GetUsage()[1].GetUsed() != 1 {
 		t.Errorf("stats %v, %v", stats, err)
 	}
+	for name, bad := range map[string]*csi.NodeGetVolumeStatsRequest{
+		"no id":     {VolumePath: request.GetTargetPath()},
+		"no target": {VolumeId: "v"},
+	} {
+		if _, err := n.NodeGetVolumeStats(t.Context(), bad); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("stats with %s: %v", name, err)
+		}
+	}
+	volumes.unreadable = errors.New("input/output error")
+	if stats, err := n.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: "v", VolumePath: request.GetTargetPath()}); err == nil {
+		t.Errorf("stats %v of a volume that can't be read", stats)
+	}
+	volumes.unreadable = nil
 	for _, id := range []string{"", "unknown"} {
 		if _, err := n.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: id}); err == nil {
 			t.Errorf("health of volume %q", id)

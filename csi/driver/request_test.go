@@ -44,6 +44,15 @@ func TestParsePublication(t *testing.T) {
 	}
 }
 
+// CSI allows volume ids of 128 bytes.
+func TestLengthOfNames(t *testing.T) {
+	for length, want := range map[int]bool{1: true, maxVolumeID: true, maxVolumeID + 1: false} {
+		if err := checkVolume(strings.Repeat("x", length), "/target"); (err == nil) != want {
+			t.Errorf("an id of %d bytes: %v", length, err)
+		}
+	}
+}
+
 func TestParsePublicationRefuses(t *testing.T) {
 	attribute := func(key, value string) func(*csi.NodePublishVolumeRequest) {
 		return func(r *csi.NodePublishVolumeRequest) { r.VolumeContext[key] = value }

@@ -743,3 +743,44 @@ func BenchmarkPublish(b *testing.B) {
 		n.unpublish(b)
 	}
 }
+
+// The plugin runs for months, so no file stays open.
+func TestNoFileStaysOpen(t *testing.T) {
+	n, access := newNode(t), Access{Group: new(uint32(2000)), ReadOnly: true}
+	open := func() int {
+		for _, maps := range [][]Map{n.maps, n.maps[:1], n.maps} {
+			n.publish(t, maps, access)
+		}
+		if _, err := n.volumes.List(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Pinned(filepath.Dir(filepath.Dir(n.maps[0].Path)), filepath.Dir(n.maps[0].Path)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Loaded(filepath.Dir(filepath.Dir(n.maps[0].Path))); err != nil {
+			t.Fatal(err)
+		}
+		n.check(t, access)
+		n.unpublish(t)
+		files, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(files)
+	}
+	before := open()
+	if after := open(); after > before {
+		t.Errorf("%d files are open, and %d before", after, before)
+	}
+}
+
+// Whoever isn't in the volume's group has no access.
+func TestPinModes(t *testing.T) {
+	for access, want := range map[Access]os.FileMode{
+		{}: 0o600, {ReadOnly: true}: 0o400, {Group: new(uint32(2000))}: 0o660, {Group: new(uint32(2000)), ReadOnly: true}: 0o440,
+	} {
+		if got := access.PinMode(); got != want {
+			t.Errorf("%+v: %o, want %o", access, got, want)
+		}
+	}
+}

@@ -48,6 +48,7 @@ func TestMetrics(t *testing.T) {
 		"csi_plugin_volumes 3\n", "csi_plugin_stale_volumes 1\n", "csi_plugin_denials_total 1\n", "csi_plugin_registered 1\n",
 		"process_start_time_seconds ", "process_resident_memory_bytes ",
 		`csi_plugin_operations_seconds_count{driver_name="csi.bpfman.io",grpc_status_code="PermissionDenied",method_name="/csi.v1.Node/NodePublishVolume"} 1`,
+		`csi_plugin_operations_seconds_bucket{driver_name="csi.bpfman.io",grpc_status_code="PermissionDenied",method_name="/csi.v1.Node/NodePublishVolume",le="0.00025"} `,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q:\n%s", want, text)

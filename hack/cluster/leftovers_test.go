@@ -328,6 +328,7 @@ func (m machine) observe() observation {
 	// with the cluster's name, and the places that a node writes to.
 	found["processes"] = m.processes()
 	found["cgroups"] = m.cgroups()
+	found["controllers"] = m.controllers()
 	for _, dir := range []string{"/etc", "/run", "/dev", "/opt", "/var/lib", "/var/log", m.scratch} {
 		found["files"] = append(found["files"], files(dir, m.settings.StateDir)...)
 	}
@@ -378,6 +379,20 @@ func (m machine) cgroups() []string {
 	return found
 }
 
+// controllers returns what the root of cgroup v2 has enabled. With a cluster that still runs, it isn't this one's.
+func (m machine) controllers() []string {
+	var found []string
+	for _, control := range []string{"/sys/fs/cgroup/cgroup.subtree_control", "/sys/fs/cgroup/unified/cgroup.subtree_control"} {
+		entries, _ := os.ReadDir(filepath.Dir(control))
+		if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.IsDir() && m.isOthers(e.Name()) }) {
+			continue
+		}
+		content, _ := os.ReadFile(control) // with cgroup v1, one of the two exists, or none
+		found = append(found, strings.Fields(string(content))...)
+	}
+	return found
+}
+
 // files returns the files below the directory, without the state of other clusters.
 func files(root, stateDir string) []string {
 	var found []string
@@ -388,6 +403,10 @@ func files(root, stateDir string) []string {
 		// Another cluster's state changes all the time.
 		if strings.HasPrefix(path, "/var/lib/bpfman-cluster") && !strings.HasPrefix(path, stateDir) && entry.IsDir() {
 			return fs.SkipDir
+		}
+		// The last cluster of the machine removes it.
+		if path == "/run/bpfman-cluster-controllers" {
+			return nil
 		}
 		// Terminals and shared memory belong to other processes of the machine.
 		if path == "/dev/pts" || path == "/dev/shm" {

@@ -20,6 +20,19 @@ FUZZ_TIME ?= 30s
 test-fuzz: ## Run each fuzz test for FUZZ_TIME=30s.
 	@CORPUS=$(CACHE)/fuzz FUZZ_TIME=$(FUZZ_TIME) hack/fuzz.sh $(MODULES) hack tests
 
+# Without PACKAGES, those whose decisions matter most. TESTS are packages whose tests run in addition to each package's own.
+# AT are files or lines, such as agent/plan/diff.go:63.
+MUTATED = $(addprefix ./,$(addprefix agent/,plan load confirm record report bytecode controller) $(addprefix operator/,status rollout deploy) csi/driver csi/maps internal/policy internal/rollout)
+COUNT ?= 40
+TESTS ?=
+AT ?=
+
+.PHONY: test-mutation
+test-mutation: PACKAGES = $(MUTATED)
+test-mutation: SEED := $(SEED)
+test-mutation: ## Change COUNT=40 places of each of PACKAGES at random, from SEED, and print the changes that no test notices (TESTS="./tests/simulation" runs more tests than the packages' own; takes minutes).
+	go run ./hack/mutate -count=$(COUNT) -seed=$(SEED) -also="$(TESTS)" -at="$(AT)" $(PACKAGES)
+
 .PHONY: test-manifests
 test-manifests: $(LOCALBIN)/helm $(LOCALBIN)/promtool chart ## Test the manifests, the Helm chart, permissions, monitoring, and the documentation. This needs nothing but Go.
 	KYVERNO_FILES="$$($(call module_files,github.com/kyverno/kyverno@$(KYVERNO_VERSION)))" $(call requires,helm promtool kyverno) HELM=$(LOCALBIN)/helm PROMTOOL=$(LOCALBIN)/promtool go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./docs ./gitops ./manifests ./monitoring ./plot ./rbac ./restarts ./scale ./tutorials

@@ -65,6 +65,19 @@ func TestFunctionsOfModules(t *testing.T) {
 	}
 }
 
+// A path can match a pattern by its beginning, and lead elsewhere.
+func TestTargetsThatLeadElsewhere(t *testing.T) {
+	l := limits{hooks: map[HookType]names{Target: compileNames([]string{"*"})}}
+	for name, want := range map[string]bool{
+		"libc": true, "/opt/bin/sh": true, "/opt/.hidden": true, "/opt/..x": true,
+		"/opt//sh": false, "/opt/./sh": false, "/opt/../bin/sh": false, "/opt/": false, "//opt": false,
+	} {
+		if got := len(l.hook(Hook{Type: Target, Name: name})) == 0; got != want {
+			t.Errorf("%s is allowed: %t", name, got)
+		}
+	}
+}
+
 // The kernel cuts an interface's name at a colon, and the daemon joins tracepoints to a path. Both must find what the
 // policy has compared. So a name that is allowed has one meaning only.
 func FuzzHookNames(f *testing.F) {

@@ -78,8 +78,17 @@ func TestHashIsIndependentOfOrder(t *testing.T) {
 	if sorted, err := Parse(stored); err != nil || sorted.Hash() != r.Hash() {
 		t.Errorf("%v; %s and %s have different hashes", err, sorted.Spec, r.Spec)
 	}
-	if damaged := (Revision{Spec: []byte("{")}); damaged.Hash() == r.Hash() || damaged.Hash() == "" {
-		t.Error("a damaged revision has the hash of another")
+	// Numbers that differ beyond the precision of floating point are different.
+	if (Revision{Spec: []byte(`{"offset":9007199254740993}`)}).Hash() == (Revision{Spec: []byte(`{"offset":9007199254740992}`)}).Hash() {
+		t.Error("two offsets have one hash")
+	}
+	hashes := map[string]string{r.Hash(): string(r.Spec), "": "no hash"}
+	for _, spec := range []string{"{", "", "null", "7"} {
+		damaged := Revision{Spec: []byte(spec)}.Hash()
+		if other, taken := hashes[damaged]; taken {
+			t.Errorf("the damaged spec %q has the hash of %s", spec, other)
+		}
+		hashes[damaged] = spec
 	}
 }
 
@@ -225,16 +234,77 @@ func TestHealthOfConflicts(t *testing.T) {
 		"before the programs are loaded": {shared, 1, early, true, false},
 		"in a pod":                       {shared, 2, late, false, false},
 		"in a pod, of its own namespace": {own, 2, late, true, false},
+		"in another pod":                 {shared, 5, late, false, false},
 		"of a limit":                     {shared, 0, late, true, true},
 		"of a program that isn't listed": {shared, 9, late, true, true},
 	} {
 		h := HealthOf(&v1alpha1.BpfNodeStatus{
-			Programs:  []v1alpha1.BpfNodeProgram{program(1, nil, early, ""), program(2, nil, early, "4026532614"), program(3, &shared, early, ""), program(4, &shared, late, "")},
+			Programs:  []v1alpha1.BpfNodeProgram{program(5, nil, early, "4026532614"), program(1, nil, early, ""), program(2, nil, early, "4026532614"), program(3, &shared, early, ""), program(4, &shared, late, "")},
 			Conflicts: []v1alpha1.BpfNodeConflict{{Type: "EarlierInChain", ProgramID: c.program, Owner: &c.owner, Since: &c.since, Message: name}},
 		})
 		if (len(h.Conflicts) == 1) != c.counts || c.counts && h.Conflicts[0].AfterLoad() != c.afterLoad {
 			t.Errorf("%s: %+v", name, h.Conflicts)
 		}
+	}
+}
+
+// A conflict without an object or a date says nothing about a rollout.
+func TestHealthOfIncompleteConflicts(t *testing.T) {
+	at, owner := metav1.NewTime(time.Unix(1_800_000_000, 0)), v1alpha1.BpfNodeOwner{Kind: "TcxProgram", Name: "a"}
+	for name, c := range map[string]v1alpha1.BpfNodeConflict{
+		"of no object":   {Since: &at, Message: "m"},
+		"without a date": {Owner: &owner, Message: "m"},
+	} {
+		if h := HealthOf(&v1alpha1.BpfNodeStatus{Conflicts: []v1alpha1.BpfNodeConflict{c}}); len(h.Conflicts) > 0 {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
+}
+
+// The operator recognizes a conflict that ends and returns. Its message can have other numbers then.
+func TestConflictID(t *testing.T) {
+	owner := v1alpha1.BpfNodeOwner{Kind: "TcxProgram", Name: "a"}
+	c := Conflict{BpfNodeOwner: owner, Type: "EarlierInChain", Program: 7, Message: "m"}
+	for name, test := range map[string]struct {
+		change func(*Conflict)
+		same   bool
+	}{
+		"message":               {func(c *Conflict) { c.Message = "n" }, true},
+		"date":                  {func(c *Conflict) { c.Since = metav1.Now() }, true},
+		"type":                  {func(c *Conflict) { c.Type = "LimitReached" }, false},
+		"program":               {func(c *Conflict) { c.Program = 8 }, false},
+		"object":                {func(c *Conflict) { c.Name = "b" }, false},
+		"message of no program": {func(c *Conflict) { c.Program = 0 }, false},
+	} {
+		other := c
+		test.change(&other)
+		if same := other.ID() == c.ID(); same != test.same {
+			t.Errorf("%s: the same conflict: %v", name, same)
+		}
+	}
+	// An earlier inspector doesn't say which program it is.
+	one, other := c, c
+	one.Program, other.Program, other.Message = 0, 0, "n"
+	if one.ID() == other.ID() {
+		t.Error("two conflicts of unknown programs are one")
+	}
+}
+
+// An object is marked once. Afterwards, the cache drops what the hash is about.
+func TestMarkObject(t *testing.T) {
+	o := program()
+	hash := revision(t, o).Hash()
+	for range 2 {
+		MarkObject(o)
+		if o.Annotations[Mark] != hash {
+			t.Fatalf("marked with %q, want %q", o.Annotations[Mark], hash)
+		}
+		o.Spec.GlobalData = nil
+	}
+	shared := map[string]string{"a": "b"}
+	MarkObject(program(func(o *v1alpha1.TcxProgram) { o.Annotations = shared }))
+	if len(shared) != 1 {
+		t.Errorf("the annotations of another copy are %v", shared)
 	}
 }
 

@@ -313,6 +313,13 @@ func TestDecide(t *testing.T) {
 		c.decide()
 		c.is(v1alpha1.RolloutProgressing, 2, 5, "")
 	})
+	t.Run("follows the policy's limit on run times", func(t *testing.T) {
+		c := begun(t, 10, on(1))
+		c.policy.MaxRunTimePercent = 150
+		if c.decide(); c.status.MaxRunTimePercent != 150 {
+			t.Errorf("the limit is %d %%", c.status.MaxRunTimePercent)
+		}
+	})
 	t.Run("reaches all nodes once if the policy loses or gets steps", func(t *testing.T) {
 		c := begun(t, 10, on(1), on(2), on(5))
 		c.all(Healthy)
@@ -327,6 +334,33 @@ func TestDecide(t *testing.T) {
 		c.decide()
 		c.is(v1alpha1.RolloutComplete, 0, 0, "")
 	})
+}
+
+// The first revision that a policy sees is complete if nodes already ran it, and so is one that they still run. All others
+// begin in the first step.
+func TestStart(t *testing.T) {
+	complete := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutComplete, Revision: 1, Hash: "before"}
+	for name, test := range map[string]struct {
+		was           *v1alpha1.RolloutStatus
+		adopted, back bool
+		want          v1alpha1.RolloutState
+	}{
+		"new":                          {nil, false, false, v1alpha1.RolloutProgressing},
+		"adopted":                      {nil, true, false, v1alpha1.RolloutComplete},
+		"adopted after a contest":      {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutContested}, true, false, v1alpha1.RolloutComplete},
+		"changed":                      {complete, false, false, v1alpha1.RolloutProgressing},
+		"changed, and ran before":      {complete, true, false, v1alpha1.RolloutProgressing},
+		"changed back":                 {complete, false, true, v1alpha1.RolloutComplete},
+		"changed back, and ran before": {complete, true, true, v1alpha1.RolloutComplete},
+	} {
+		c := begun(t, 3, on(1))
+		in := c.input()
+		in.Adopted = test.adopted
+		got := Start(test.was, Numbered{2, "hash"}, &v1alpha1.RolloutRevision{Revision: 1}, test.back, in)
+		if got.State != test.want || got.Revision != 2 || got.Hash != "hash" || got.Policy != "staged" || (got.Previous == nil) != (test.want == v1alpha1.RolloutComplete) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
 }
 
 // What isn't there isn't healthy.

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -400,11 +401,67 @@ func TestExporterOfOtherMaps(t *testing.T) {
 // setting matches a setting in a command of the documentation.
 var setting = regexp.MustCompile("--(set|set-string) ([^\\s`]+=[^\\s`,]+)")
 
+// pages returns the pages, and the chart's own with its notes.
 func pages(t *testing.T) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	found := []string{filepath.Join(root, "README.md"), filepath.Join(root, "charts/bpfman-operator/README.md"), filepath.Join(root, "charts/bpfman-operator/templates/NOTES.txt")}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			found = append(found, path)
+		}
+		return err
+	})
 	must.Succeed(t, err)
 	return found
+}
+
+// helmCommand finds a command of Helm in a line of code or between backticks.
+var helmCommand = regexp.MustCompile("(?m)(?:^[ \\t]*(?:[$] )?|`)helm ([^`\n|;&<>]+)")
+
+// TestDocumentedCommands has Helm parse each of its commands in the documentation. With --help, it does nothing else.
+func TestDocumentedCommands(t *testing.T) {
+	parse := func(command string) error {
+		output, err := helm(t, append(strings.Fields(command), "--help")...)
+		// Of a command that doesn't exist, it prints its own help.
+		if err == nil && bytes.HasPrefix(output, []byte("The Kubernetes package manager")) {
+			err = errors.New("there is no such command")
+		}
+		return err
+	}
+	for _, bad := range []string{"frob bpfman", "install bpfman --everything"} {
+		if parse(bad) == nil {
+			t.Errorf("helm %s is parsed", bad)
+		}
+	}
+	found := 0
+	for _, path := range pages(t) {
+		for _, match := range helmCommand.FindAllStringSubmatch(string(must.Read(t, path)), -1) {
+			found++
+			if err := parse(match[1]); err != nil {
+				t.Errorf("%s: helm %s: %v", path, match[1], err)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found only %d commands", found)
+	}
+}
+
+// TestValuesOfThePage checks that the chart has each value in the table on its own page.
+func TestValuesOfThePage(t *testing.T) {
+	var values map[string]any
+	must.Succeed(t, yaml.UnmarshalStrict(must.Read(t, filepath.Join(root, "charts/bpfman-operator/values.yaml")), &values))
+	page := string(must.Read(t, filepath.Join(root, "charts/bpfman-operator/README.md")))
+	_, table, _ := strings.Cut(page, "`helm show values")
+	rows := regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(table, -1)
+	for _, row := range rows {
+		if _, found, err := unstructured.NestedFieldNoCopy(values, strings.Split(row[1], ".")...); !found || err != nil {
+			t.Errorf("there is no value %s: %v", row[1], err)
+		}
+	}
+	if len(rows) == 0 {
+		t.Error("the page has no table of values")
+	}
 }
 
 // Helm accepts each setting in the documentation as it is there, and the operator what becomes of it.

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"go/ast"
 	"io"
 	"io/fs"
 	"os"
@@ -216,17 +217,63 @@ func TestNamedTests(t *testing.T) {
 	}
 }
 
-// TestTargets checks that each target of make on a page exists.
+// makeCommand finds a command of make in a line of code or between backticks.
+var makeCommand = regexp.MustCompile("(?m)(?:^[ \\t]*(?:[$] )?(?:[A-Z_]+=\\S+ )*|`)make ([^`\n|;&<>#]+)")
+
+// TestTargets checks that each target of make on a page or in a message exists, and that each variable that a command sets is known to
+// the files of make, or to a script that they run.
 func TestTargets(t *testing.T) {
 	targets := makefile.Targets(t, root)
-	named := regexp.MustCompile("(?m)(?:^    |`)make ([a-z][a-z0-9-]*)")
+	variables := usedByMake(t)
+	found := 0
 	for _, p := range readPages(t) {
-		for _, target := range named.FindAllStringSubmatch(p.text, -1) {
-			if !targets[target[1]] {
-				t.Errorf("%s: no target %s in the Makefile", p.path, target[1])
+		for _, command := range makeCommand.FindAllStringSubmatch(string(must.Read(t, filepath.Join(root, p.path))), -1) {
+			words := strings.Fields(regexp.MustCompile(`"[^"]*"`).ReplaceAllString(command[1], ""))
+			if len(words) > 1 && strings.HasPrefix(command[0], "make") && !targets[words[0]] && !strings.Contains(command[1], "=") {
+				continue // a sentence
+			}
+			for _, word := range words {
+				variable, _, set := strings.Cut(word, "=")
+				switch {
+				case strings.HasPrefix(word, "-") || word == "…":
+				case !set && !targets[word]:
+					t.Errorf("%s: %s: no target %s in the Makefile", p.path, command[0], word)
+				case set && !variables[variable]:
+					t.Errorf("%s: %s: no file of make uses %s", p.path, command[0], variable)
+				default:
+					found++
+				}
 			}
 		}
 	}
+	if found < 100 {
+		t.Errorf("found only %d targets and variables", found)
+	}
+	inMessage := regexp.MustCompile("(?:`|\\brun )make ([a-z][a-z0-9-]*)")
+	inspect(t, func(path string, n ast.Node) {
+		text, _ := textOf(t, n)
+		for _, target := range inMessage.FindAllStringSubmatch(text, -1) {
+			if !targets[target[1]] {
+				t.Errorf("%s: %q: no target %s in the Makefile", path, text, target[1])
+			}
+		}
+	})
+}
+
+// usedByMake returns the words in capitals in the Makefile, what it includes, and the scripts.
+func usedByMake(t *testing.T) map[string]bool {
+	t.Helper()
+	used := map[string]bool{}
+	for _, pattern := range []string{"Makefile", "hack/make/*.mk", "hack/*.sh", "hack/*/*.sh", "examples/Makefile"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		must.Succeed(t, err)
+		for _, file := range files {
+			for _, word := range regexp.MustCompile(`\b[A-Z][A-Z0-9_]+\b`).FindAllString(string(must.Read(t, file)), -1) {
+				used[word] = true
+			}
+		}
+	}
+	return used
 }
 
 // TestConfigurationKeys checks that each key of the ConfigMap is documented.

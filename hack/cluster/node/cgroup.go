@@ -60,11 +60,14 @@ func createCgroups(name string) error {
 	}
 	for _, h := range all {
 		if h.fstype == "cgroup2" {
-			enableControllers(h.point)
+			if err := rootOf(h).add(name); err != nil {
+				return err
+			}
+			continue
 		}
 		dir := filepath.Join(h.point, name)
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("create the node's cgroup: %w", err)
+		if err := makeCgroup(dir); err != nil {
+			return err
 		}
 		if err := inheritCpuset(h.point, dir); err != nil {
 			return err
@@ -73,13 +76,11 @@ func createCgroups(name string) error {
 	return nil
 }
 
-// enableControllers enables all controllers of a v2 cgroup for its children. It skips
-// controllers that the kernel refuses, for example because of a realtime process.
-func enableControllers(dir string) {
-	controllers, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
-	for controller := range strings.FieldsSeq(string(controllers)) {
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0)
+func makeCgroup(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("create the node's cgroup: %w", err)
 	}
+	return nil
 }
 
 // inheritCpuset copies the CPUs and memory nodes of the parent to a new v1 cpuset
@@ -115,8 +116,8 @@ func joinCgroups(name string, pid int) error {
 	return nil
 }
 
-// removeCgroups removes the node's cgroups. It kills the processes that are still in
-// them.
+// removeCgroups removes the node's cgroups, and what only they needed. It kills the processes
+// that are still in them.
 func removeCgroups(ctx context.Context, name string) error {
 	all, err := hierarchies()
 	if err != nil {
@@ -133,6 +134,11 @@ func removeCgroups(ctx context.Context, name string) error {
 			case <-ctx.Done():
 				return fmt.Errorf("remove the cgroup %s: %w", dir, err)
 			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		if h.fstype == "cgroup2" {
+			if err := rootOf(h).restore(); err != nil {
+				return err
 			}
 		}
 	}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// What the tests say about a mutant.
+type verdict string
+
+const (
+	killed   verdict = "killed"
+	survived verdict = "survived"
+	// It survived, because no test executes what is changed.
+	unexecuted verdict = "survived: not executed by a test"
+	equivalent verdict = "equivalent"
+	// The compiler refuses some changes, such as one that leaves a variable unused. They aren't counted.
+	invalid verdict = "invalid"
+)
+
+// A trial runs the tests of packages, with one file replaced.
+type trial struct {
+	packages []string // as arguments of go test
+	args     []string // more arguments of go test
+	limit    time.Duration
+}
+
+// In an endless loop, a mutant can allocate memory until the machine has none left.
+const memory = "ulimit -v 8388608 && exec \"$0\" \"$@\""
+
+// run tests a mutant. The sources don't change: the compiler reads the changed file from elsewhere.
+func (t *trial) run(ctx context.Context, m *mutant) (verdict, error) {
+	path, err := filepath.Abs(m.file)
+	if err != nil {
+		return "", err
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	directory, err := os.MkdirTemp("", "mutant-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(directory)
+	changed, overlay := filepath.Join(directory, filepath.Base(path)), filepath.Join(directory, "overlay.json")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(os.WriteFile(changed, m.apply(source), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
+		return "", err
+	}
+	output, err := t.test(ctx, "-overlay="+overlay)
+	switch {
+	case err == nil:
+		return survived, nil
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case bytes.Contains(output, []byte("[build failed]")):
+		return invalid, nil
+	case bytes.Contains(output, []byte("[setup failed]")):
+		return "", fmt.Errorf("%s:%d: %w\n%s", m.file, m.line, err, output)
+	}
+	return killed, nil
+}
+
+// test runs the tests, with more arguments, and returns what they print. Of a test that hangs, it ends all processes.
+func (t *trial) test(ctx context.Context, arguments ...string) ([]byte, error) {
+	// Compiling counts for the command's time, but not for that of the tests.
+	ctx, cancel := context.WithTimeout(ctx, t.limit+5*time.Minute)
+	defer cancel()
+	all := append([]string{"test", "-vet=off", "-ldflags=-s -w", "-failfast", "-timeout=" + t.limit.String(), "-exec=sh -c '" + memory + "'"}, t.args...)
+	command := exec.CommandContext(ctx, "go", append(append(all, arguments...), t.packages...)...)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
+	return command.CombinedOutput()
+}
+
+// covered runs the tests without a change, and returns what of a package they execute.
+func (t *trial) covered(ctx context.Context, of string) (coverage, error) {
+	profile, err := os.CreateTemp("", "mutate-*.cover")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(profile.Name())
+	defer profile.Close()
+	output, err := t.test(ctx, "-coverprofile="+profile.Name(), "-coverpkg="+of)
+	if err != nil {
+		return nil, fmt.Errorf("the tests fail without a change: %w\n%s", err, output)
+	}
+	return readCoverage(profile)
+}
