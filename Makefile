@@ -128,7 +128,7 @@ docs: $(DOCS_VENV)/bin/mkdocs schemas ## Build the documentation's site to bin/s
 test: deps ## Run all tests but the longest (as root), on the cluster of KUBECONFIG or the one-node cluster.
 	@MAKE="$(MAKE)" ENVTEST_FLAGS=-short E2E_FLAGS=-short hack/parts.sh $(TEST_CODE) test-e2e $(if $(ONE_NODE),test-rbac)
 
-TEST_CODE = test-unit test-reader test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-inspector
+TEST_CODE = test-unit test-reader test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-inspector test-simulation
 
 .PHONY: test-code
 test-code: deps ## Run all tests that need no cluster (as root).

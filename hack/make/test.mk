@@ -230,3 +230,22 @@ test-rbac: ## Compare the components' permissions with their requests in the aud
 	$(call requires,audit-log) AUDIT_LOG=$(AUDIT_LOG) go -C tests test -count=1 -v -run AuditLog ./rbac
 
 AUDIT_LOG ?= $(CLUSTER_STATE)/logs/audit.log
+
+# The search is for new seeds, each time. SEED sets the first. EACH_STEP=<seed> plays the history of that seed with one fault at
+# each of its steps instead. What is found is kept in tests/simulation/recordings.
+SIMULATION = go -C tests test -count=1 -v -timeout 0 $(SIMULATION_FLAGS) ./simulation/history
+EACH_STEP ?=
+
+.PHONY: test-simulation
+test-simulation: MINUTES = 1
+test-simulation: ## Play recorded and, for MINUTES=1, random histories of a simulated cluster with faults, and check what always holds (docs/reliability.md).
+	$(SIMULATION) -args -search=$(MINUTES)m $(if $(filter command line,$(origin SEED)),-seed=$(SEED)) $(if $(EACH_STEP),-each=$(EACH_STEP)) -keep=$(CURDIR)/tests/simulation/recordings
+
+SIMULATED = agent/controller agent/record operator/...
+COVERED = -coverpkg=$(subst $(space),$(comma),$(SIMULATED:%=github.com/bpfman/bpfman-operator/%))
+
+.PHONY: cover-simulation
+cover-simulation: ## Print which part of agent/controller, agent/record, and operator the simulation and unit tests cover together.
+	@$(MAKE) --no-print-directory test-simulation SIMULATION_FLAGS="-coverprofile=$(LOCALBIN)/simulation.cover $(COVERED)"
+	go test -coverprofile=$(LOCALBIN)/unit.cover $(COVERED) $(SIMULATED:%=./%)
+	@hack/cover.sh $(LOCALBIN)/simulation.cover $(LOCALBIN)/unit.cover

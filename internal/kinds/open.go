@@ -103,7 +103,7 @@ func (k *Kinds) Look(ctx context.Context, gvk schema.GroupVersionKind, resource 
 	case lane <- struct{}{}:
 		defer func() { <-lane }()
 	case <-ctx.Done():
-		return fmt.Errorf("look for %s: %w", resource, context.Cause(ctx))
+		return fmt.Errorf("wait for another check for %s: %w", resource, context.Cause(ctx))
 	}
 	if k.isOpen(gvk) {
 		return nil

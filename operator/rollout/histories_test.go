@@ -20,6 +20,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
+	"github.com/bpfman/bpfman-operator/internal/shrink"
 )
 
 var (
@@ -48,7 +49,8 @@ func TestHistories(t *testing.T) {
 				if found == "" {
 					continue
 				}
-				history, found = shrink(history, found)
+				history = shrink.Sequence(history, func(h []event) bool { return play(h) != "" })
+				found = play(history)
 				mu.Lock()
 				if fault == "" || len(history) < len(shortest) {
 					shortest, fault = history, found
@@ -97,19 +99,6 @@ func play(history []event) string {
 		}
 	}
 	return ""
-}
-
-// shrink removes events as long as the history has a fault.
-func shrink(history []event, fault string) ([]event, string) {
-	for i := 0; i < len(history); {
-		shorter := slices.Delete(slices.Clone(history), i, i+1)
-		if found := play(shorter); found != "" {
-			history, fault, i = shorter, found, 0
-			continue
-		}
-		i++
-	}
-	return history, fault
 }
 
 // event is something that happens, to one of the nodes if it is about a node.

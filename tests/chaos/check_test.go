@@ -8,7 +8,6 @@ package chaos
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,18 +26,6 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 	"github.com/bpfman/bpfman-operator/tests/probe"
 )
-
-// problems are differences from the model.
-type problems []string
-
-func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
-
-func (p problems) err() error {
-	if len(p) == 0 {
-		return nil
-	}
-	return errors.New(strings.Join(p, "\n"))
-}
 
 // check compares the whole cluster with the model, which is settled.
 func (w *world) check(ctx context.Context) error {
@@ -147,7 +134,7 @@ func (w *world) checkObjects(ctx context.Context, p *problems) (map[string]v1alp
 			p.add("there is no %s %s", wanted.Kind, name)
 			continue
 		}
-		w.checkStatus(wanted, o, p)
+		*p = append(*p, w.m.CheckStatus(wanted, o)...)
 	}
 	return users, nil
 }
@@ -169,62 +156,6 @@ func (w *world) objects(ctx context.Context, kind v1alpha1.Kind[v1alpha1.UserObj
 		return nil
 	})
 	return objects, err
-}
-
-// checkStatus checks the summary of all nodes.
-func (w *world) checkStatus(wanted *Object, o v1alpha1.UserObject, p *problems) {
-	var counts v1alpha1.NodeCounts
-	failing := []string{}
-	for _, name := range w.m.Nodes {
-		e := w.m.Expect(wanted, name)
-		if !e.Selected {
-			continue
-		}
-		counts.Selected++
-		switch {
-		case e.Failed:
-			counts.Failed++
-			failing = append(failing, name)
-		case e.Idle:
-			counts.Idle++
-		default:
-			counts.Attached++
-		}
-	}
-	state := w.m.Rollout(wanted)
-	want := string(v1alpha1.ProgramReconcileSuccess)
-	if counts.Failed > 0 || state.Stalled() {
-		want = string(v1alpha1.ProgramReconcileError)
-	}
-	if state.Stalled() {
-		failing = append(failing, w.m.canary())
-	}
-	status := o.GetStatus()
-	// A revision that no node is to run hasn't been proven, unless it was before the nodes left.
-	unproven := counts.Selected == 0 && state == v1alpha1.RolloutComplete
-	if is := status.Rollout; (is == nil) != (state == "") || is != nil && is.State != state && (!unproven || is.State != v1alpha1.RolloutProgressing) {
-		p.add("%s %s has the rollout %+v, want %q", wanted.Kind, wanted.Name, is, state)
-	}
-	if len(status.Conditions) == 0 || status.Nodes == nil {
-		p.add("%s %s has the status %+v, want %s", wanted.Kind, wanted.Name, *status, want)
-		return
-	}
-	c := status.Conditions[0]
-	if c.Type != want || status.ObservedGeneration != o.GetGeneration() || c.ObservedGeneration != o.GetGeneration() || *status.Nodes != counts {
-		p.add("%s %s of generation %d says %s of generations %d and %d, nodes %+v: %s; want %s, nodes %+v", wanted.Kind, wanted.Name, o.GetGeneration(),
-			c.Type, status.ObservedGeneration, c.ObservedGeneration, *status.Nodes, c.Message, want, counts)
-	}
-	if ready := meta.IsStatusConditionTrue(status.Conditions, string(v1alpha1.Ready)); ready != (want == string(v1alpha1.ProgramReconcileSuccess)) {
-		p.add("%s %s says that it is ready: %v; want %s", wanted.Kind, wanted.Name, ready, want)
-	}
-	if state.Stalled() && !meta.IsStatusConditionTrue(status.Conditions, string(v1alpha1.Stalled)) {
-		p.add("%s %s doesn't say that its rollout is stalled: %+v", wanted.Kind, wanted.Name, status.Conditions)
-	}
-	for _, name := range failing {
-		if !strings.Contains(c.Message, name) {
-			p.add("%s %s doesn't name the node %s that fails: %s", wanted.Kind, wanted.Name, name, c.Message)
-		}
-	}
 }
 
 // reportKey identifies the owner and the node of a report.

@@ -140,6 +140,9 @@ func (o *Object) variant() *Variant {
 	return &shapeOf(o.Kind).Variants[o.Variant]
 }
 
+// Members returns the programs of the object.
+func (o *Object) Members() []Member { return o.variant().Members }
+
 func (o *Object) key() loadKey {
 	key := loadKey{variant: o.Variant}
 	if o.variant().Global != "" {

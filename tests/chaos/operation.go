@@ -15,7 +15,7 @@ import (
 
 // Step is one change of the cluster.
 type Step struct {
-	Do string `json:"do"`
+	Do string `json:"do,omitempty"`
 	// Target is what is changed: an object, a pod, an interface, a component, or a key.
 	Target string `json:"target,omitempty"`
 	Node   string `json:"node,omitempty"`

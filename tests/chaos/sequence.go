@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+
+	"github.com/bpfman/bpfman-operator/internal/shrink"
 )
 
 // Sequence draws steps from a seed. The same seed, nodes, and abilities result in the
@@ -74,23 +76,29 @@ func (q *Sequence) Burst() []Step {
 
 // operation draws an operation that is possible now, by weight.
 func (q *Sequence) operation() (Step, bool) {
-	sum := 0
-	for _, o := range Operations {
-		sum += o.Weight
-	}
 	for range 20 {
-		n, i := q.r.IntN(sum), 0
-		for n >= Operations[i].Weight {
-			n -= Operations[i].Weight
-			i++
-		}
-		step, ok := Operations[i].Draw(q.r, q.m)
-		step.Do, step.After = Operations[i].Name, q.r.IntN(longestPause)
+		o := DrawOperation(q.r)
+		step, ok := o.Draw(q.r, q.m)
+		step.Do, step.After = o.Name, q.r.IntN(longestPause)
 		if ok && !slices.Contains(q.Without, step.Do) && q.m.Apply(step) {
 			return step, true
 		}
 	}
 	return Step{}, false
+}
+
+// DrawOperation draws an operation by weight. It may not be possible.
+func DrawOperation(r *rand.Rand) *Operation {
+	sum := 0
+	for _, o := range Operations {
+		sum += o.Weight
+	}
+	n, i := r.IntN(sum), 0
+	for n >= Operations[i].Weight {
+		n -= Operations[i].Weight
+		i++
+	}
+	return &Operations[i]
 }
 
 func (q *Sequence) fault() Step {
@@ -161,28 +169,15 @@ func LoadRecording(file string) (r Recording, err error) {
 	return r, nil
 }
 
-// Shrink looks for a shorter sequence that still fails. It leaves out bursts, then
-// single steps, as long as the rest fails.
+// Shrink looks for a shorter sequence that still fails. It leaves out bursts, then single steps of those that are left.
 func Shrink(steps []Step, fails func([]Step) bool) []Step {
-	bursts := Bursts(steps)
-	for size := len(bursts) / 2; size > 0; size /= 2 {
-		for begin := 0; begin+size <= len(bursts); {
-			less := slices.Concat(bursts[:begin], bursts[begin+size:])
-			if len(less) > 0 && fails(slices.Concat(less...)) {
-				bursts = less
-			} else {
-				begin += size
-			}
-		}
+	bursts := shrink.Sequence(Bursts(steps), func(bursts [][]Step) bool { return fails(slices.Concat(bursts...)) })
+	for i, burst := range bursts {
+		settled := len(burst) - 1
+		less := shrink.Sequence(burst[:settled], func(steps []Step) bool {
+			return fails(slices.Concat(slices.Concat(bursts[:i]...), steps, burst[settled:], slices.Concat(bursts[i+1:]...)))
+		})
+		bursts[i] = slices.Concat(less, burst[settled:])
 	}
-	steps = slices.Concat(bursts...)
-	for i, step := range slices.Backward(steps) {
-		if step.Settled {
-			continue
-		}
-		if less := slices.Delete(slices.Clone(steps), i, i+1); fails(less) {
-			steps = less
-		}
-	}
-	return steps
+	return slices.Concat(bursts...)
 }

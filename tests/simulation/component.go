@@ -37,6 +37,7 @@ type Component struct {
 	current *process
 	// wanted means that the process is to run.
 	wanted bool
+	starts int
 	ended  []error
 }
 
@@ -82,6 +83,7 @@ func (c *Component) start() {
 	p.watching, p.unwatch = context.WithCancel(p.alive)
 	p.ctx, p.terminate = context.WithCancel(context.Background())
 	c.current = p
+	c.starts++
 	c.changed.change()
 	c.world.processes.Go(p.live)
 }
@@ -152,6 +154,13 @@ func (c *Component) Running() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.current != nil
+}
+
+// Starts returns how many processes were started.
+func (c *Component) Starts() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.starts
 }
 
 // Ended returns the errors of processes that ended by themselves.

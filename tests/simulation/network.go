@@ -262,12 +262,8 @@ const forever = time.Duration(math.MaxInt64)
 // now returns an error if packets don't pass through all networks now.
 func now(networks []*Network) error {
 	for _, n := range networks {
-		switch reach, _ := n.Reach(); reach {
-		case Silent:
-			return errLost
-		case Refusing:
-			return errRefused
-		case Up:
+		if reach, _ := n.Reach(); reach != Up {
+			return errRefused // after a lost connection, the client would wait before its next try, while the mapper holds its mutex
 		}
 	}
 	return nil

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package history plays histories of a simulated cluster: operations of users, which are those of the chaos test, and faults,
+// each at an event. It checks invariants at each write of the API server, at each call of a daemon, and at rest. A history that
+// breaks an invariant is shortened, and kept as a recording. See docs/development.md.
+package history
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/tests/chaos"
+	"github.com/bpfman/bpfman-operator/tests/simulation"
+)
+
+// Plan is a history to play. The order of goroutines isn't a part of it, so a plan that breaks an invariant may not do so each
+// time.
+type Plan struct {
+	// Story says what the recording is about.
+	Story string `json:"story,omitempty"`
+	// Seed is the seed of the latencies.
+	Seed uint64 `json:"seed"`
+	// Nodes and Operators are the numbers of nodes and replicas of the operator.
+	Nodes     int    `json:"nodes"`
+	Operators int    `json:"operators"`
+	Steps     []Step `json:"steps"`
+}
+
+// Step is an operation of a user, a fault, or a rest. The next step doesn't wait for a fault.
+type Step struct {
+	// Says is the step in words. It is written for readers, and not read.
+	Says string `json:"says,omitempty"`
+	// Operation is one of the chaos test. If it is Settled, the faults end, and the cluster comes to rest.
+	Operation *chaos.Step `json:"operation,omitempty"`
+	Fault     *Fault      `json:"fault,omitempty"`
+	// At is the event at which the step happens. Without it, the step happens when the one before is done.
+	At *Address `json:"at,omitempty"`
+}
+
+// Fault is a fault of the kind with that name in [Faults].
+type Fault struct {
+	Kind string `json:"kind"`
+	// Target is a component, such as agent/n1, or a node. At an event, it is the one whose event it is.
+	Target string `json:"target,omitempty"`
+	// For is how long the fault lasts. For a crash, it is the time until the next start.
+	For metav1.Duration `json:"for,omitzero"`
+}
+
+// Address selects the nth event that matches, counted from 1 when the step is due. Empty fields match everything.
+type Address struct {
+	Nth         int    `json:"nth"`
+	Done        bool   `json:"done,omitempty"`
+	Actor       string `json:"actor,omitempty"`
+	Verb        string `json:"verb,omitempty"`
+	Resource    string `json:"resource,omitempty"`
+	Subresource string `json:"subresource,omitempty"`
+	Name        string `json:"name,omitempty"`
+}
+
+func (a *Address) match() simulation.Match {
+	return simulation.Match{Actor: a.Actor, Verb: a.Verb, Resource: a.Resource, Subresource: a.Subresource, Name: a.Name, Done: a.Done, Writes: a.Verb == ""}
+}
+
+func (a *Address) String() string {
+	when := "before"
+	if a.Done {
+		when = "after"
+	}
+	verb := a.Verb
+	if verb == "" {
+		verb = "write"
+	}
+	what := strings.Trim(strings.Join([]string{a.Resource, a.Name, a.Subresource}, "/"), "/")
+	actor := a.Actor
+	if actor == "" {
+		actor = "anybody"
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s's %d. %s of %s", when, actor, a.Nth, verb, what))
+}
+
+func (s Step) String() string {
+	text := ""
+	switch {
+	case s.Fault != nil:
+		text = s.Fault.Kind
+		if s.Fault.Target != "" {
+			text += " of " + s.Fault.Target
+		}
+		if d := s.Fault.For.Duration; d > 0 {
+			text += ", for " + d.String()
+		}
+	case s.Operation.Settled:
+		return "the faults end, and the cluster comes to rest"
+	default:
+		text = wordsOf(s.Operation)
+	}
+	if s.At != nil {
+		text += ", " + s.At.String()
+	}
+	return text
+}
+
+func wordsOf(s *chaos.Step) string {
+	words := []string{"a user: " + s.Do}
+	if o := s.Object; o != nil {
+		words = append(words, o.Kind, o.Name)
+	}
+	if s.Pod != nil {
+		words = append(words, s.Pod.Name, "on", s.Pod.Node)
+	}
+	for _, word := range []string{s.Target, s.Value} {
+		if word != "" {
+			words = append(words, word)
+		}
+	}
+	if s.Node != "" {
+		words = append(words, "on", s.Node)
+	}
+	if s.After > 0 {
+		words = append(words, "after", (time.Duration(s.After) * time.Millisecond).String())
+	}
+	return strings.Join(words, " ")
+}
+
+// Save writes a recording.
+func (p Plan) Save(file string) error {
+	for i := range p.Steps {
+		p.Steps[i].Says = p.Steps[i].String()
+	}
+	text, err := yaml.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("encode a plan: %w", err)
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil { //nolint:gosec // it is committed
+		return fmt.Errorf("write a recording: %w", err)
+	}
+	return nil
+}
+
+// Load reads a recording.
+func Load(file string) (p Plan, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return p, fmt.Errorf("read a recording: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(text, &p); err != nil {
+		return p, fmt.Errorf("read the recording %s: %w", file, err)
+	}
+	return p, nil
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/tests/chaos"
+	"github.com/bpfman/bpfman-operator/tests/simulation"
+)
+
+// Play plays a plan, and returns the first invariant that is broken, or nil.
+func Play(t *testing.T, p Plan, invariants []Invariant, tally *Tally) (broken *Broken) {
+	t.Helper()
+	defer func() {
+		if leak := leaked(recover()); leak != nil && broken == nil {
+			broken = leak
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		c := newCluster(t, p, invariants, tally)
+		var armed []func()
+		for _, s := range p.Steps {
+			if c.Broken() != nil {
+				break
+			}
+			switch {
+			case s.Fault != nil:
+				armed = append(armed, c.inject(s))
+			case s.Operation.Settled:
+				for _, disarm := range armed {
+					disarm()
+				}
+				armed = nil
+				c.rest()
+			default:
+				c.operate(s)
+			}
+		}
+		for _, disarm := range armed {
+			disarm()
+		}
+		if c.Broken() == nil {
+			c.rest()
+		}
+		broken = c.Broken()
+		tally.pass(time.Since(start))
+	})
+	return broken
+}
+
+var goroutinesEnd = Invariant{
+	Name:     "goroutines end",
+	Sentence: "What a component starts ends with it.",
+	Watch:    func(*Cluster) Checks { return Checks{} },
+}
+
+// leaked returns the product's goroutines that outlived all components, for which testing/synctest panics. Those of
+// controller-runtime don't count: they stay if a process ends while its caches start, or while a watch passes on an event.
+func leaked(panicked any) *Broken {
+	if panicked == nil {
+		return nil
+	}
+	if !strings.Contains(fmt.Sprint(panicked), "blocked goroutines remain") {
+		panic(panicked)
+	}
+	const most = 1 << 20
+	all := make([]byte, most)
+	var left []string
+	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+		head, _, _ := strings.Cut(stack, "\n")
+		if strings.Contains(head, "synctest bubble") && strings.Contains(stack, "bpfman/bpfman-operator/") && !known(head) {
+			left = append(left, stack)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return &Broken{Invariant: &goroutinesEnd, Err: errors.New(strings.Join(left, "\n"))}
+}
+
+// leftBefore contains the goroutines that earlier histories left, by the start of their stacks.
+var leftBefore sync.Map
+
+func known(head string) bool {
+	id, _, _ := strings.Cut(head, " [")
+	_, before := leftBefore.LoadOrStore(id, true)
+	return before
+}
+
+// inject begins a fault, or has it begin at its event. It returns what prevents it from beginning.
+func (c *Cluster) inject(s Step) (disarm func()) {
+	kind := faultOf(s.Fault.Kind)
+	if kind == nil {
+		c.tb.Fatalf("there is no fault %q", s.Fault.Kind)
+	}
+	begin := func(ctx context.Context, e simulation.Event) error {
+		f := *s.Fault
+		if e.Actor != "" {
+			f.Target = e.Actor
+		}
+		c.tally.fault(kind.Name)
+		c.note("FAULT %s", Step{Fault: &f, At: s.At})
+		c.disturb(f.Target)
+		err := kind.Begin(ctx, c, f, e)
+		c.disturb(f.Target)
+		return err
+	}
+	if s.At != nil {
+		return c.OnEvent(simulation.Nth(s.At.Nth, s.At.match(), begin))
+	}
+	if err := begin(context.Background(), simulation.Event{}); err != nil {
+		c.tb.Fatal(err)
+	}
+	return func() {}
+}
+
+// operate does an operation, which may wait for an event.
+func (c *Cluster) operate(s Step) {
+	c.wait(time.Duration(s.Operation.After) * time.Millisecond)
+	if s.At != nil {
+		var happened atomic.Bool
+		remove := c.OnEvent(simulation.Nth(s.At.Nth, s.At.match(), func(context.Context, simulation.Event) error {
+			happened.Store(true)
+			return nil
+		}))
+		for start := time.Now(); !happened.Load() && time.Since(start) < time.Minute && c.Broken() == nil; {
+			c.wait(time.Second)
+		}
+		remove()
+	}
+	do := Operations[s.Operation.Do]
+	if do == nil || !c.apply(*s.Operation) {
+		return // shortened plans have operations that are no longer possible
+	}
+	c.note("USER %s", s)
+	c.mu.Lock()
+	switch o := s.Operation.Object; {
+	case o != nil:
+		c.changed[o.Name] = true
+	case s.Operation.Do == policies:
+		c.changed[""] = true
+	}
+	c.changed[s.Operation.Node] = c.changed[s.Operation.Node] || s.Operation.Do == labels
+	c.mu.Unlock()
+	if err := do(c.tb.Context(), c, *s.Operation); err != nil {
+		c.tb.Fatalf("%s: %v", s, err)
+	}
+}
+
+func (c *Cluster) apply(s chaos.Step) bool {
+	c.checking.Lock()
+	defer c.checking.Unlock()
+	return c.Model.Apply(s)
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package history
+
+import (
+	"flag"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/internal/shrink"
+	"github.com/bpfman/bpfman-operator/tests/simulation"
+)
+
+var (
+	duration = flag.Duration("search", 5*time.Second, "how long to search with new seeds")
+	seed     = flag.Uint64("seed", 0, "the first seed; 0 stands for the time")
+	each     = flag.Uint64("each", 0, "the seed of the history for one fault at each step")
+	verbose  = flag.Bool("log", false, "print what the components log")
+	keep     = flag.String("keep", "", "the directory for recordings of what is found")
+)
+
+// TestSearch plays random plans, and shortens those that break an invariant.
+func TestSearch(t *testing.T) {
+	if *verbose {
+		logger = funcr.New(func(prefix, text string) { fmt.Println(time.Now().Format("15:04:05.000"), prefix, text) }, funcr.Options{Verbosity: 1})
+	}
+	tally := NewTally()
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
+	}
+	for start, n := time.Now(), first; time.Since(start) < *duration && !t.Failed(); n++ {
+		p := Draw(n, tally.Seen())
+		if broken := Play(t, p, Invariants, tally); broken != nil {
+			report(t, p, broken, tally)
+		}
+	}
+	t.Log(tally)
+}
+
+// replays is how often a plan is played to find out whether it breaks an invariant.
+const replays = 3
+
+func fails(t *testing.T, p Plan, invariant string, tally *Tally) *Broken {
+	t.Helper()
+	for range replays {
+		if broken := Play(t, p, Invariants, tally); broken != nil && broken.Invariant.Name == invariant {
+			return broken
+		}
+	}
+	return nil
+}
+
+// TestEachStep plays a history with one fault at a time, at each step of the same history without a fault: at each write of the
+// API server, and at each call of a daemon. A step is the nth event of its actor, verb and resource.
+func TestEachStep(t *testing.T) {
+	if *each == 0 {
+		t.Skip("-each isn't set")
+	}
+	reference := Draw(*each, nil)
+	reference.Steps = slices.DeleteFunc(reference.Steps, func(s Step) bool { return s.Fault != nil })
+	tally := NewTally()
+	steps := tally.record(func() {
+		if broken := Play(t, reference, Invariants, tally); broken != nil {
+			report(t, reference, broken, tally)
+		}
+	})
+	start := time.Now()
+	for n, at := range steps {
+		for _, kind := range Faults {
+			isCall := at.Resource == simulation.ResourceDaemon
+			if isCall && !kind.Calls || !isCall && !kind.Requests || at.Done && kind.Before {
+				continue
+			}
+			if time.Since(start) > *duration || t.Failed() {
+				t.Logf("%d of %d steps: %s", n, len(steps), tally)
+				return
+			}
+			p := reference
+			p.Steps = slices.Insert(slices.Clone(reference.Steps), 0, Step{Fault: &Fault{Kind: kind.Name, For: metav1.Duration{Duration: 30 * time.Second}}, At: &at})
+			if broken := Play(t, p, Invariants, tally); broken != nil {
+				report(t, p, broken, tally)
+			}
+		}
+	}
+	t.Logf("all %d steps: %s", len(steps), tally)
+}
+
+// recordings is the directory of recordings.
+const recordings = "../recordings"
+
+// TestRecordings plays what broke an invariant before. As the order of goroutines isn't recorded, it does so several times.
+func TestRecordings(t *testing.T) {
+	files, err := filepath.Glob(recordings + "/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tally := NewTally()
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			p, err := Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range replays {
+				if broken := Play(t, p, Invariants, tally); broken != nil {
+					t.Fatalf("%s\n%v\n%s", p.Story, broken, strings.Join(broken.Log, "\n"))
+				}
+			}
+		})
+	}
+	t.Log(tally)
+}
+
+// report shortens a plan, and saves it.
+func report(t *testing.T, p Plan, broken *Broken, tally *Tally) {
+	t.Helper()
+	if again := fails(t, p, broken.Invariant.Name, tally); again != nil {
+		p.Steps = shrink.Sequence(p.Steps, func(steps []Step) bool {
+			less := p
+			less.Steps = steps
+			found := fails(t, less, broken.Invariant.Name, tally)
+			if found != nil {
+				broken = found
+			}
+			return found != nil
+		})
+	}
+	p.Story = broken.Error()
+	t.Errorf("seed %d: %v\n%s\nplan:", p.Seed, broken, strings.Join(broken.Log, "\n"))
+	for _, s := range p.Steps {
+		t.Logf("  %s", s)
+	}
+	if *keep != "" {
+		if err := p.Save(*keep + "/" + strings.ReplaceAll(broken.Invariant.Name, " ", "-") + ".yaml"); err != nil {
+			t.Error(err)
+		}
+	}
+}
