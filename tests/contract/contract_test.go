@@ -22,6 +22,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	inspector "github.com/bpfman/bpfman-operator/agent/inspector/daemon"
+	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	csi "github.com/bpfman/bpfman-operator/csi/program"
@@ -363,4 +364,37 @@ func TestReaders(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A function that returns from another one is attached to the return, if its Load says so.
+func TestReturnProbes(t *testing.T) {
+	n := real(t)
+	i := n.inventory()
+	r := request(t, "latency", uprobe("called"), uprobe("returned"))
+	r.Metadata[v1alpha1.MetadataActualType+"returned"] = "uretprobe"
+	must.Succeed(t, i.Load(t.Context(), r))
+	at := program.AttachPoint{Name: "getlogin_r", Digest: "getlogin_r", Info: &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{
+		UprobeAttachInfo: &gobpfman.UprobeAttachInfo{FnName: new("getlogin_r"), Target: "libc"},
+	}}}
+	loaded := byFunction(i.Of(owner))
+	for function, want := range map[string]string{"called": "uprobe", "returned": "uretprobe"} {
+		must.Succeed(t, i.Attach(t.Context(), loaded[function].ID, at))
+		if got := attachedAs(t, loaded[function].ID); got != want {
+			t.Errorf("%s is attached as %q, want %s", function, got, want)
+		}
+	}
+}
+
+// attachedAs returns how a program is attached in the kernel, or "".
+func attachedAs(t *testing.T, id uint32) string {
+	t.Helper()
+	ids, err := kernel.List()
+	must.Succeed(t, err)
+	links := &kernel.Links{}
+	for _, l := range ids.Links {
+		if read, err := links.Read(l); err == nil && read.Program == id { // others' links come and go
+			return read.Type
+		}
+	}
+	return ""
 }
