@@ -6,6 +6,7 @@ package daemon
 import (
 	"context"
 
+	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -19,6 +20,9 @@ type dialect interface {
 	list(context.Context, gobpfman.BpfmanClient) (*gobpfman.ListResponse, error)
 	// load loads all functions of a request or none. They share the maps of the object, or use those of the map owner.
 	load(context.Context, gobpfman.BpfmanClient, *gobpfman.LoadRequest) (*gobpfman.LoadResponse, error)
+	// admits returns a refusal of what must not be asked of the daemon for an owner, because the daemon might never
+	// answer again.
+	admits(program.Key, *gobpfman.AttachInfo) error
 	// refusal returns a failure with the text for users, and with one of these codes. All other codes mean that it is
 	// unknown whether the call took effect. The text is the same for equal failures.
 	//

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bpfman/bpfman-operator/agent/program"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -48,6 +49,17 @@ const metadataMapOwner = "bpfman.io/map-owner"
 const rollBackWithin = 10 * time.Second
 
 func (*golang) database() string { return "/run/bpfman/.lock" }
+
+// admits no uprobe of a namespaced object in a container. The daemon opens the target there itself, while it holds its
+// lock. If that is a named pipe, it waits for a writer, and not even killing it ends that. Who can write in the container
+// can replace the target at any time, so nobody can check it before.
+func (*golang) admits(owner program.Key, info *gobpfman.AttachInfo) error {
+	if owner.Namespace == "" || info.GetUprobeAttachInfo().GetContainerPid() == 0 {
+		return nil
+	}
+	return status.Error(codes.FailedPrecondition, "with the daemon in Go, namespaced uprobes aren't attached, "+
+		"because a named pipe in the container would block the daemon for good")
+}
 
 func (*golang) pinsInSysfs() bool { return false }
 

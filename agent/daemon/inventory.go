@@ -268,13 +268,23 @@ func (i *Inventory) pins(dir string) map[string]string {
 
 // Attach attaches a program to one attach point.
 func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachPoint) error {
-	return do(ctx, i, "attach to "+point.Name, callDeadline, func(ctx context.Context, _ dialect) (*gobpfman.AttachResponse, error) {
+	return do(ctx, i, "attach to "+point.Name, callDeadline, func(ctx context.Context, d dialect) (*gobpfman.AttachResponse, error) {
+		if err := d.admits(i.ownerOf(id), point.Info); err != nil {
+			return nil, err //nolint:wrapcheck // it is a status
+		}
 		return i.rpc.Attach(ctx, &gobpfman.AttachRequest{Id: id, Attach: point.Info})
 	}, func(r *gobpfman.AttachResponse) {
 		if p, ok := i.programs[id]; ok {
 			p.Links[r.GetLinkId()] = Link{Point: point.Name, Digest: point.Digest}
 		}
 	})
+}
+
+// ownerOf returns the owner of a program.
+func (i *Inventory) ownerOf(id uint32) program.Key {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.programs[id].Owner
 }
 
 // Detach removes one link of a program. If the link no longer exists, Detach returns

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/agent/program"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -29,6 +30,9 @@ func (rust) load(ctx context.Context, rpc gobpfman.BpfmanClient, request *gobpfm
 
 // databaseConfig is a file that sled writes once, when it creates the database.
 func (rust) database() string { return databaseDir + "/conf" }
+
+// admits everything: bpfman-ns, which opens targets in containers for the daemon, opens only regular files.
+func (rust) admits(program.Key, *gobpfman.AttachInfo) error { return nil }
 
 func (rust) pinsInSysfs() bool { return true }
 

@@ -16,6 +16,7 @@ import (
 // dialect is what the daemons answer differently.
 type dialect interface {
 	checkLoad(*Daemon, *gobpfman.LoadRequest) error
+	checkList(*gobpfman.ListRequest) error
 	// mapsOf returns the maps of a program. The earlier ones are those of the function before it in the Load, or nil.
 	mapsOf(id uint32, earlier []uint32) []uint32
 	// sharesWithOwner reports whether programs really use the maps of their map owner.
@@ -44,6 +45,8 @@ func (rust) checkLoad(d *Daemon, in *gobpfman.LoadRequest) error {
 	}
 	return nil
 }
+
+func (rust) checkList(*gobpfman.ListRequest) error { return nil }
 
 func (rust) mapsOf(id uint32, earlier []uint32) []uint32 {
 	if earlier != nil {
@@ -87,6 +90,13 @@ func NewGo(root string) *Daemon {
 func (golang) checkLoad(d *Daemon, in *gobpfman.LoadRequest) error {
 	if owner := d.programs[in.GetMapOwnerId()]; in.MapOwnerId != nil && (owner == nil || owner.info.MapOwnerId != nil) {
 		return status.Errorf(codes.InvalidArgument, "map_owner_id %d does not exist: map owner not found", in.GetMapOwnerId())
+	}
+	return nil
+}
+
+func (golang) checkList(in *gobpfman.ListRequest) error {
+	if _, known := gobpfman.BpfmanProgramType_name[int32(in.GetProgramType())]; !known { //nolint:gosec // it is small
+		return status.Errorf(codes.InvalidArgument, "invalid program type: %d", in.GetProgramType())
 	}
 	return nil
 }

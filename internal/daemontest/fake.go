@@ -212,6 +212,9 @@ func (d *Daemon) Detach(_ context.Context, in *gobpfman.DetachRequest, _ ...grpc
 // List implements gobpfman.BpfmanClient.
 func (d *Daemon) List(_ context.Context, in *gobpfman.ListRequest, _ ...grpc.CallOption) (*gobpfman.ListResponse, error) {
 	return call(d, "List", in, func() (*gobpfman.ListResponse, error) {
+		if err := d.speaks.checkList(in); err != nil {
+			return nil, err
+		}
 		out := &gobpfman.ListResponse{}
 		for _, id := range slices.Sorted(maps.Keys(d.programs)) {
 			p := d.programs[id]

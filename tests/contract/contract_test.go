@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	inspector "github.com/bpfman/bpfman-operator/agent/inspector/daemon"
@@ -397,4 +398,56 @@ func attachedAs(t *testing.T, id uint32) string {
 		}
 	}
 	return ""
+}
+
+// A daemon that can't load or attach anything is silent for the probe, although it may still list programs.
+func TestHang(t *testing.T) {
+	n := real(t)
+	answers := func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		return bpfman.Ask(ctx, n.client)
+	}
+	must.Succeed(t, answers(bpfman.MaxSilence))
+	i := n.inventory()
+	if i.Daemon() != bpfman.Go {
+		return // it has no such lock; tests/wire stops its process
+	}
+	lock, err := os.OpenFile(filepath.Join(n.root, "/run/bpfman/.lock"), os.O_RDWR, 0)
+	must.Succeed(t, err)
+	defer lock.Close()
+	must.Succeed(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	if _, err := n.client.List(t.Context(), &gobpfman.ListRequest{}); err != nil {
+		t.Errorf("list: %v", err)
+	}
+	if answers(time.Second) == nil {
+		t.Error("a daemon that can't take its lock answered")
+	}
+	must.Succeed(t, unix.Flock(int(lock.Fd()), unix.LOCK_UN))
+	must.Succeed(t, answers(bpfman.MaxSilence))
+}
+
+// No namespaced object can have the daemon wait for a named pipe in a container.
+func TestNamedPipes(t *testing.T) {
+	n := real(t)
+	i := n.inventory()
+	if i.Daemon() != bpfman.Go {
+		return // its helper, bpfman-ns, opens the target
+	}
+	tenant := program.Key{Kind: "UprobeNsProgram", Namespace: "acme", Name: "pipe"}
+	r := request(t, "latency", uprobe("called"))
+	r.Metadata[v1alpha1.MetadataKind], r.Metadata[v1alpha1.MetadataNamespace], r.Metadata[v1alpha1.MetadataProgramName] = tenant.Kind, tenant.Namespace, tenant.Name
+	must.Succeed(t, i.Load(t.Context(), r))
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	must.Succeed(t, unix.Mkfifo(pipe, 0o600))
+	pid := int32(os.Getpid()) //nolint:gosec // PIDs are smaller than 2^22
+	err := i.Attach(t.Context(), i.Of(tenant)[0].ID, program.AttachPoint{Name: "pipe", Digest: "pipe", Info: &gobpfman.AttachInfo{
+		Info: &gobpfman.AttachInfo_UprobeAttachInfo{UprobeAttachInfo: &gobpfman.UprobeAttachInfo{FnName: new("f"), Target: pipe, ContainerPid: &pid}},
+	}})
+	if failed := (*daemon.Error)(nil); !errors.As(err, &failed) || !failed.Refused() {
+		t.Errorf("%v, want a refusal", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	must.Succeed(t, bpfman.Ask(ctx, n.client))
 }
