@@ -83,6 +83,10 @@ type Inventory struct {
 	touched map[program.Key]bool
 	// lost is what disappeared between two lists although this process didn't remove it, by owner.
 	lost map[program.Key]Losses
+	// former contains the programs of the daemon that the node ran before, and formerFile is the file with them and the
+	// identity of the node's start, or "".
+	former           []Former
+	formerFile, boot string
 	// failures contains the last error of each Load that failed.
 	failures *lru.Cache
 }
@@ -135,8 +139,8 @@ func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 		if failed != nil {
 			return nil, failed //nolint:wrapcheck // the caller adds context
 		}
-		if err = errors.Join(err, i.removeOrphans(ctx, d, pins, response)); err != nil {
-			logr.FromContextOrDiscard(ctx).Info("Failed to remove what the daemon left when it was killed", "reason", err.Error())
+		if err = errors.Join(err, i.removeOrphans(ctx, d, pins, response), i.removeOtherDatabases(d, response)); err != nil {
+			logr.FromContextOrDiscard(ctx).Info("Failed to remove what a daemon left", "reason", err.Error())
 		}
 		return response, nil
 	}, func(r *gobpfman.ListResponse) {
@@ -271,6 +275,9 @@ func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachP
 	return do(ctx, i, "attach to "+point.Name, callDeadline, func(ctx context.Context, d dialect) (*gobpfman.AttachResponse, error) {
 		if err := d.admits(i.ownerOf(id), point.Info); err != nil {
 			return nil, err //nolint:wrapcheck // it is a status
+		}
+		if err := i.succeed(ctx, id, point.Info); err != nil {
+			return nil, err
 		}
 		return i.rpc.Attach(ctx, &gobpfman.AttachRequest{Id: id, Attach: point.Info})
 	}, func(r *gobpfman.AttachResponse) {

@@ -47,10 +47,8 @@ func pinned(root string, d dialect) ([]pin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read when the daemon's database was created: %w", err)
 	}
-	for _, database := range databases {
-		if _, err := os.Stat(filepath.Join(root, database)); database != d.database() && !errors.Is(err, os.ErrNotExist) {
-			return nil, err //nolint:wrapcheck // nil, or the path
-		}
+	if otherDatabase(root, d) {
+		return nil, nil
 	}
 	var pins []pin
 	for _, pattern := range []string{programPins + "*", mapPins + "/*", linkPins + "/*"} {

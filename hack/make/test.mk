@@ -80,7 +80,7 @@ test-bytecode: bytecode envtest build/agent/cmd/bpfman-reader build-launcher ## 
 
 .PHONY: test-daemon
 test-daemon: bytecode build-launcher ## Test what the agent, the CSI plugin, and the inspector rely on with the daemon of DAEMON, and those in memory (as root).
-	$(call requires,daemon bytecode) $(REAL_DAEMON) go -C tests test -count=1 -v ./contract
+	$(call requires,daemon bytecode) $(REAL_DAEMON) BPFMAN_OTHER_RPC=$(OTHER_DAEMON) go -C tests test -count=1 -v ./contract
 
 .PHONY: test-corpus
 test-corpus: bytecode build-launcher ## Load and attach each program of the eBPF objects in Debian's packages with the real daemon, and compare them with libbpf's (as root).

@@ -70,6 +70,8 @@ const (
 	// Daemon is the bpfman daemon. UpstreamDaemon is the earlier version that tests compare it with.
 	Daemon         Name = "daemon"
 	UpstreamDaemon Name = "upstream-daemon"
+	// OtherDaemon is a second daemon, to which a node is changed.
+	OtherDaemon Name = "other-daemon"
 	// Commands are the project's own commands, which a test runs as processes.
 	Commands Name = "commands"
 	// Emulators are QEMU's programs that run commands for other architectures.

@@ -242,12 +242,16 @@ func newController(o options, server *cluster.Cluster, config *rest.Config, conn
 		return nil, err
 	}
 	store := &bytecode.Store{Dir: o.bytecodeDir, Limit: o.bytecodeSize, Kernel: kernel}
+	inventory := daemon.NewInventory(daemon.Explained(gobpfman.NewBpfmanClient(conn), filepath.Dir(o.daemonSocket)), o.daemonRoot)
+	if err := inventory.RecordFormer(filepath.Join(o.bytecodeDir, changesDir, "former-daemon"), "/proc"); err != nil {
+		return nil, err
+	}
 	agent := controller.New(controller.Options{
 		Cluster:       server,
 		Namespace:     o.namespace,
 		Bytecode:      &bytecode.Library{Read: process.Read, Store: store, Observe: measured.Read},
 		RequirePolicy: o.requirePolicy,
-		Inventory:     daemon.NewInventory(daemon.Explained(gobpfman.NewBpfmanClient(conn), filepath.Dir(o.daemonSocket)), o.daemonRoot),
+		Inventory:     inventory,
 		NodeName:      o.nodeName,
 		Drift:         time.Minute,
 		Interfaces:    node.Interfaces,
