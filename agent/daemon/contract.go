@@ -6,6 +6,8 @@ package daemon
 import (
 	"context"
 
+	"github.com/go-logr/logr"
+
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -72,11 +74,12 @@ func (i *Inventory) recognize(ctx context.Context) (dialect, error) {
 	}
 	daemon, err := bpfman.Recognize(ctx, i.rpc)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller adds context
+		return nil, err
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.recognized, i.dialect = daemon, dialectOf(daemon, known)
+	logr.FromContextOrDiscard(ctx).Info("Recognized the daemon", "daemon", daemon)
 	return i.dialect, nil
 }
 

@@ -233,6 +233,7 @@ func (*golang) refusal(err error) error {
 		if lasting.MatchString(message) {
 			return status.Error(codes.FailedPrecondition, message)
 		}
+	default:
 	}
 	return status.Error(codes.Aborted, message)
 }

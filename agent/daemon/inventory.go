@@ -137,7 +137,7 @@ func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 		pins, err := pinned(i.root, d)
 		response, failed := d.list(ctx, i.rpc)
 		if failed != nil {
-			return nil, failed //nolint:wrapcheck // the caller adds context
+			return nil, failed
 		}
 		if err = errors.Join(err, i.removeOrphans(ctx, d, pins, response), i.removeOtherDatabases(d, response)); err != nil {
 			logr.FromContextOrDiscard(ctx).Info("Failed to remove what a daemon left", "reason", err.Error())
@@ -274,7 +274,7 @@ func (i *Inventory) pins(dir string) map[string]string {
 func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachPoint) error {
 	return do(ctx, i, "attach to "+point.Name, callDeadline, func(ctx context.Context, d dialect) (*gobpfman.AttachResponse, error) {
 		if err := d.admits(i.ownerOf(id), point.Info); err != nil {
-			return nil, err //nolint:wrapcheck // it is a status
+			return nil, err
 		}
 		if err := i.succeed(ctx, id, point.Info); err != nil {
 			return nil, err

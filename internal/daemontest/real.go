@@ -122,7 +122,7 @@ func start(tb testing.TB, enter []string, binary string, env []string) *Real {
 // arguments returns those with which a daemon serves until it is killed. Only v0.6.0 ends without calls.
 func arguments(tb testing.TB, binary, dir string) []string {
 	tb.Helper()
-	help, err := exec.CommandContext(tb.Context(), binary, "--help").CombinedOutput() //nolint:gosec // whoever runs the tests chooses it
+	help, err := exec.CommandContext(tb.Context(), binary, "--help").CombinedOutput()
 	if err != nil {
 		tb.Fatalf("ask %s for its arguments: %v: %s", binary, err, help)
 	}

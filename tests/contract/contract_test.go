@@ -52,7 +52,7 @@ type node struct {
 }
 
 // onEach runs a test with each daemon.
-func onEach(t *testing.T, test func(t *testing.T, n *node)) {
+func onEach(t *testing.T, test func(*node)) {
 	t.Helper()
 	for name, start := range map[string]func(string) *daemontest.Daemon{"in memory, as in Rust": daemontest.New, "in memory, as in Go": daemontest.NewGo} {
 		t.Run(name, func(t *testing.T) {
@@ -60,13 +60,13 @@ func onEach(t *testing.T, test func(t *testing.T, n *node)) {
 			d := start(root)
 			socket := filepath.Join(t.TempDir(), "bpfman.sock")
 			d.Serve(t, socket)
-			test(t, &node{t: t, client: d, socket: socket, root: root})
+			test(&node{t: t, client: d, socket: socket, root: root})
 		})
 	}
-	t.Run("real", func(t *testing.T) { test(t, real(t)) })
+	t.Run("real", func(t *testing.T) { test(startReal(t)) })
 }
 
-func real(t *testing.T) *node {
+func startReal(t *testing.T) *node {
 	t.Helper()
 	if objects, _ := filepath.Glob(filepath.Join(objectDir, "*.o")); len(objects) == 0 {
 		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
@@ -132,16 +132,17 @@ func unlinked(programs []daemon.Program) []daemon.Program {
 }
 
 func TestRecognized(t *testing.T) {
-	onEach(t, func(t *testing.T, n *node) {
+	onEach(t, func(n *node) {
 		if got := n.inventory().Daemon(); got != bpfman.Rust && got != bpfman.Go {
-			t.Errorf("%q", got)
+			n.t.Errorf("%q", got)
 		}
 	})
 }
 
 // What Load returns is what an agent finds that starts later, with the same links.
 func TestAgentsFindTheirPrograms(t *testing.T) {
-	onEach(t, func(t *testing.T, n *node) {
+	onEach(t, func(n *node) {
+		t := n.t
 		i := n.inventory()
 		must.Succeed(t, i.Load(t.Context(), request(t, "go-app-counter", tcx("tcx_stats"), uprobe("uprobe_counter"))))
 		loaded := byFunction(i.Of(owner))
@@ -167,7 +168,8 @@ func TestAgentsFindTheirPrograms(t *testing.T) {
 
 // The functions of one Load share their maps. Those of another Load have others.
 func TestFunctionsOfALoadShareMaps(t *testing.T) {
-	onEach(t, func(t *testing.T, n *node) {
+	onEach(t, func(n *node) {
+		t := n.t
 		i := n.inventory()
 		for range 2 {
 			must.Succeed(t, i.Load(t.Context(), request(t, "latency", uprobe("called"), uprobe("returned"))))
@@ -195,7 +197,8 @@ func TestFunctionsOfALoadShareMaps(t *testing.T) {
 // A program that uses a map owner has that map owner, also if the owner is a later function of a Load. Both have each
 // other as users, until one is unloaded.
 func TestMapOwner(t *testing.T) {
-	onEach(t, func(t *testing.T, n *node) {
+	onEach(t, func(n *node) {
+		t := n.t
 		i := n.inventory()
 		must.Succeed(t, i.Load(t.Context(), request(t, "go-app-counter", uprobe("uprobe_counter"), tcx("tcx_stats"))))
 		shares := byFunction(i.Of(owner))["tcx_stats"].ID
@@ -223,7 +226,8 @@ func TestMapOwner(t *testing.T) {
 
 // Detach and Unload remove what they name, and succeed if it is gone.
 func TestRemovals(t *testing.T) {
-	onEach(t, func(t *testing.T, n *node) {
+	onEach(t, func(n *node) {
+		t := n.t
 		i := n.inventory()
 		must.Succeed(t, i.Load(t.Context(), request(t, "go-app-counter", tcx("tcx_stats"), uprobe("uprobe_counter"))))
 		id := byFunction(i.Of(owner))["tcx_stats"].ID
@@ -259,7 +263,7 @@ func TestRemovals(t *testing.T) {
 
 // A refusal changes nothing, and its text is the same each time.
 func TestRefusals(t *testing.T) {
-	n := real(t)
+	n := startReal(t)
 	i := n.inventory()
 	must.Succeed(t, i.Load(t.Context(), request(t, "tcx_test", tcx("tcx_pass"))))
 	id := i.Of(owner)[0].ID
@@ -326,7 +330,7 @@ func TestRefusals(t *testing.T) {
 
 // Programs, their links, and their load times stay when the daemon is killed and starts again.
 func TestDaemonStartsAgain(t *testing.T) {
-	n := real(t)
+	n := startReal(t)
 	i := n.inventory()
 	must.Succeed(t, i.Load(t.Context(), request(t, "latency", uprobe("called"), uprobe("returned"))))
 	must.Succeed(t, i.Load(t.Context(), request(t, "tcx_test", tcx("tcx_pass"))))
@@ -342,7 +346,8 @@ func TestDaemonStartsAgain(t *testing.T) {
 
 // The CSI plugin and the inspector find the programs of an object.
 func TestReaders(t *testing.T) {
-	onEach(t, func(t *testing.T, n *node) {
+	onEach(t, func(n *node) {
+		t := n.t
 		i := n.inventory()
 		must.Succeed(t, i.Load(t.Context(), request(t, "go-app-counter", tcx("tcx_stats"), uprobe("uprobe_counter"))))
 		plugin, err := csi.NewDaemon(n.socket, filepath.Join(n.root, mapsDir))
@@ -369,7 +374,7 @@ func TestReaders(t *testing.T) {
 
 // A function that returns from another one is attached to the return, if its Load says so.
 func TestReturnProbes(t *testing.T) {
-	n := real(t)
+	n := startReal(t)
 	i := n.inventory()
 	r := request(t, "latency", uprobe("called"), uprobe("returned"))
 	r.Metadata[v1alpha1.MetadataActualType+"returned"] = "uretprobe"
@@ -402,7 +407,7 @@ func attachedAs(t *testing.T, id uint32) string {
 
 // A daemon that can't load or attach anything is silent for the probe, although it may still list programs.
 func TestHang(t *testing.T) {
-	n := real(t)
+	n := startReal(t)
 	answers := func(limit time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
@@ -429,7 +434,7 @@ func TestHang(t *testing.T) {
 
 // No namespaced object can have the daemon wait for a named pipe in a container.
 func TestNamedPipes(t *testing.T) {
-	n := real(t)
+	n := startReal(t)
 	i := n.inventory()
 	if i.Daemon() != bpfman.Go {
 		return // its helper, bpfman-ns, opens the target
@@ -440,7 +445,7 @@ func TestNamedPipes(t *testing.T) {
 	must.Succeed(t, i.Load(t.Context(), r))
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	must.Succeed(t, unix.Mkfifo(pipe, 0o600))
-	pid := int32(os.Getpid()) //nolint:gosec // PIDs are smaller than 2^22
+	pid := int32(os.Getpid())
 	err := i.Attach(t.Context(), i.Of(tenant)[0].ID, program.AttachPoint{Name: "pipe", Digest: "pipe", Info: &gobpfman.AttachInfo{
 		Info: &gobpfman.AttachInfo_UprobeAttachInfo{UprobeAttachInfo: &gobpfman.UprobeAttachInfo{FnName: new("f"), Target: pipe, ContainerPid: &pid}},
 	}})

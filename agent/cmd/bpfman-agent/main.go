@@ -200,7 +200,7 @@ func run(o options, log logr.Logger) error {
 func register(registry *prometheus.Registry, o options, server *cluster.Cluster, agent *controller.Controller) {
 	metrics.Requests(registry)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&metrics.Reports{List: agent.Reports}, server.Kinds)
+		&metrics.Reports{List: agent.Reports}, &metrics.Daemon{Name: func() string { return string(agent.Inventory.Daemon()) }}, server.Kinds)
 	metrics.Waiting(registry, agent.Changes.Unconfirmed, agent.Unwritten)
 	metrics.Disk(registry, agent.Bytecode.Store.Size, func() int64 { return daemon.DatabaseSize(o.daemonRoot) })
 }
