@@ -109,7 +109,7 @@ const (
 var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
 
 var all = append([]Name{
-	Root, BPF, Tracefs, Tun, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials, Kyverno,
+	Root, BPF, Tracefs, Tun, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, OtherDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials, Kyverno,
 	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Promtool, Shell,
 }, Types...)
 
