@@ -107,13 +107,17 @@ func New(config *rest.Config, o Options, node Node, log logr.Logger) (*Agent, er
 	if err != nil {
 		return nil, err
 	}
+	inventory := daemon.NewInventory(node.Daemon, node.DaemonRoot)
+	if err := inventory.RecordFormer(filepath.Join(o.BytecodeDir, changesDir, "former-daemon"), node.Proc); err != nil {
+		return nil, err
+	}
 	store := &bytecode.Store{Dir: o.BytecodeDir, Limit: o.BytecodeSize, Kernel: node.Kernel}
 	a := &Agent{node: node, log: log, Controller: controller.New(controller.Options{
 		Cluster:         server,
 		Namespace:       o.Namespace,
 		Bytecode:        &bytecode.Library{Read: node.Read, Store: store, Observe: o.Metrics.Read},
 		RequirePolicy:   o.RequirePolicy,
-		Inventory:       daemon.NewInventory(node.Daemon, node.DaemonRoot),
+		Inventory:       inventory,
 		NodeName:        o.NodeName,
 		Drift:           time.Minute,
 		Interfaces:      node.Interfaces,

@@ -65,7 +65,9 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 	if err != nil {
 		return later(err)
 	}
-	r.recall(existing)
+	if err := r.recall(key, existing); err != nil {
+		return 0, err
+	}
 	if owner != nil {
 		r.readUnrecorded(ctx, *owner)
 	}
@@ -104,12 +106,16 @@ func (r *reconciler) reportUnreachable(ctx context.Context, owner *program.Owner
 	return cause
 }
 
-// recall passes the links in reports to the inventory.
-func (r *reconciler) recall(existing map[string]v1alpha1.ProgramObject) {
+// recall passes the programs and links in an owner's reports to the inventory.
+func (r *reconciler) recall(key program.Key, existing map[string]v1alpha1.ProgramObject) error {
 	for _, object := range existing {
 		status := object.GetStatus()
 		r.inventory.Restore(status.ProgramID, status.LoadedAt, report.LinksOf(status))
+		if err := r.inventory.Inherit(daemon.Former{Owner: key, Function: status.Function, ID: status.ProgramID}); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // readUnrecorded reads the reports of programs with links that aren't recorded. Another
@@ -123,7 +129,9 @@ func (r *reconciler) readUnrecorded(ctx context.Context, owner program.Owner) {
 	if err := r.reports.Read(ctx, owner.Key, names...); err != nil {
 		logr.FromContextOrDiscard(ctx).Info("Failed to read which links of the daemon are recorded; they are left unchanged", "reason", err.Error())
 	}
-	r.recall(r.reports.Recorded(owner.Key))
+	if err := r.recall(owner.Key, r.reports.Recorded(owner.Key)); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to record what the former daemon has attached")
+	}
 }
 
 // unrecorded returns the names of the reports that could record links of which no record is known, by the members' IDs.

@@ -50,7 +50,7 @@ func TestErrorText(t *testing.T) {
 		"nothing": {"", "attach to lo: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := (&Error{Op: "attach to lo", Cause: normal(status.Error(codes.Aborted, c.cause))}).Error(); got != c.want {
+			if got := (&Error{Op: "attach to lo", Cause: (rust{}).refusal(status.Error(codes.Aborted, c.cause))}).Error(); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -83,11 +83,11 @@ func TestGone(t *testing.T) {
 		"": {},
 	} {
 		err := status.Error(codes.Aborted, text)
-		if program, link := gone(err, noProgram, 7), gone(err, noLink, 7); program != want.program || link != want.link {
+		if program, link := (rust{}).gone(err, aProgram, 7), (rust{}).gone(err, aLink, 7); program != want.program || link != want.link {
 			t.Errorf("%s: program gone %v, link gone %v, want %v", text, program, link, want)
 		}
 	}
-	if gone(nil, noProgram, 7) {
+	if (rust{}).gone(nil, aProgram, 7) {
 		t.Error("no error tells that something is gone")
 	}
 }
@@ -211,7 +211,7 @@ func TestPermanent(t *testing.T) {
 		"another API":               {codes.Unimplemented, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := &Error{Op: "load f from image quay.io/x", Cause: normal(status.Error(c.code, c.cause))}
+			err := &Error{Op: "load f from image quay.io/x", Cause: (rust{}).refusal(status.Error(c.code, c.cause))}
 			if got := err.Permanent(); got != c.want {
 				t.Errorf("%v: %v", err, got)
 			}

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/internal/uprobe"
@@ -30,7 +31,7 @@ func (e explained) Attach(ctx context.Context, in *gobpfman.AttachRequest, optio
 		return e.BpfmanClient.Attach(ctx, in, options...) //nolint:wrapcheck // it is the daemon's status
 	}
 	response, err := e.BpfmanClient.Attach(ctx, in, options...)
-	if err == nil || uncertain(err) {
+	if err == nil || status.Code(err) != codes.Aborted {
 		return response, err //nolint:wrapcheck // it is the daemon's status
 	}
 	if reason := uprobe.Reason(e.dir); reason != "" {

@@ -6,23 +6,15 @@ package daemon
 import (
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// The daemon of v0.6.0 and the kernel describe the same failure with different texts.
+// The daemons and the kernel describe the same failure with different texts.
 // Retries would then look like new failures, and each would be written and emitted. This
 // file normalizes the text where it is read, so that everything else compares for equality.
-
-// wrapped matches the errors of the daemon of v0.6.0. They are the debug format of
-// a status, of which only the message is useful for users.
-var wrapped = regexp.MustCompile(`^status: \w+, message: ("(?:[^"\\]|\\.)*"), details: `)
 
 // noise matches what differs between equal failures and says nothing to users: the
 // verifier's time, the number of a task that panicked, kernel addresses, file
@@ -44,42 +36,32 @@ var names = regexp.MustCompile(`\["[^"\[\]]*"(?:, "[^"\[\]]*")+\]`)
 // or symbols are wrong.
 var chosen = regexp.MustCompile(strings.Join([]string{
 	`symbol with name .* not found in the symbols table`,
+	`global variable ".*" not found in program`,
+	`set variable ".*": .*`,
 	"symbol .* has size `[0-9]+`, but provided data is of size `[0-9]+`",
 	"failed to create map `[^`]*`",
 	"symbols? in section `[0-9]+` (have the same|at) address 0x[0-9A-Fa-f]+",
 }, "|"))
 
-// normal returns an error of a call with the message that users get. The daemon only
-// answers with Aborted, so all other errors come from the connection.
-func normal(err error) error {
-	s := status.Convert(err)
-	if s.Code() != codes.Aborted {
-		return err
-	}
-	message := s.Message()
-	if match := wrapped.FindStringSubmatch(message); match != nil {
-		if inner, err := strconv.Unquote(match[1]); err == nil {
-			message = inner
-		}
-	}
+// quiet returns a message without noise, and with lists of names in order.
+func quiet(message string) string {
 	for _, n := range noise {
 		message = n.text.ReplaceAllString(message, n.with)
 	}
-	message = names.ReplaceAllStringFunc(message, func(list string) string {
+	return names.ReplaceAllStringFunc(message, func(list string) string {
 		sorted := strings.Split(list[1:len(list)-1], ", ")
 		slices.Sort(sorted)
 		return "[" + strings.Join(sorted, ", ") + "]"
 	})
-	return status.Error(codes.Aborted, message)
 }
 
 // loadFailure returns the error of a Load. If it only differs from the previous error of
 // the same Load of the same image in the name that the daemon chose, it returns the
 // previous one.
-func (i *Inventory) loadFailure(request *gobpfman.LoadRequest, err error) error {
+func (i *Inventory) loadFailure(d dialect, request *gobpfman.LoadRequest, err error) error {
 	type load struct{ uuid, id, manifest string }
-	err = normal(err)
-	if status.Code(err) != codes.Aborted {
+	err = d.refusal(err)
+	if uncertain(err) {
 		return err
 	}
 	key := load{request.GetUuid(), request.GetMetadata()[v1alpha1.MetadataLoad], request.GetMetadata()[v1alpha1.MetadataManifest]}

@@ -36,14 +36,14 @@ func TestFailuresOfOneLoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := NewInventory(nil, "")
 			load := &gobpfman.LoadRequest{Uuid: new("uid"), Metadata: map[string]string{v1alpha1.MetadataLoad: "load"}}
-			first := i.loadFailure(load, status.Error(codes.Aborted, test.first))
-			if again := i.loadFailure(load, status.Error(codes.Aborted, test.first)); again.Error() != first.Error() {
+			first := i.loadFailure(rust{}, load, status.Error(codes.Aborted, test.first))
+			if again := i.loadFailure(rust{}, load, status.Error(codes.Aborted, test.first)); again.Error() != first.Error() {
 				t.Errorf("%v, then %v", first, again)
 			}
-			if got := status.Convert(i.loadFailure(load, status.Error(codes.Aborted, test.second))).Message(); got != test.want {
+			if got := status.Convert(i.loadFailure(rust{}, load, status.Error(codes.Aborted, test.second))).Message(); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
-			if lost := status.Error(codes.Unavailable, test.first); i.loadFailure(load, lost) != lost { //nolint:errorlint // must be the same error
+			if lost := status.Error(codes.Unavailable, test.first); i.loadFailure(rust{}, load, lost) != lost { //nolint:errorlint // must be the same error
 				t.Error("an error of the connection is changed")
 			}
 		})
@@ -58,7 +58,7 @@ func TestFailuresOfAnotherLoad(t *testing.T) {
 			i := NewInventory(nil, "")
 			wrong := func(value, global string) string {
 				request := &gobpfman.LoadRequest{Uuid: new("uid"), Metadata: map[string]string{key: value}}
-				return status.Convert(i.loadFailure(request, status.Error(codes.Aborted, "symbol with name "+global+" not found in the symbols table"))).Message()
+				return status.Convert(i.loadFailure(rust{}, request, status.Error(codes.Aborted, "symbol with name "+global+" not found in the symbols table"))).Message()
 			}
 			wrong("one", "A")
 			if got, want := wrong("two", "B"), "symbol with name B not found in the symbols table"; got != want {
@@ -89,11 +89,11 @@ func FuzzNormal(f *testing.F) {
 	f.Add("verification time 31 usec")
 	f.Add("4: r1 = 0xffff888267bffa00 map id 7")
 	f.Fuzz(func(t *testing.T, text string) {
-		once := status.Convert(normal(status.Error(codes.Aborted, text))).Message()
+		once := status.Convert((rust{}).refusal(status.Error(codes.Aborted, text))).Message()
 		if wrapped.MatchString(once) {
 			t.Skip() // a status in a status in a status
 		}
-		if twice := status.Convert(normal(status.Error(codes.Aborted, once))).Message(); len(twice) > len(once) {
+		if twice := status.Convert((rust{}).refusal(status.Error(codes.Aborted, once))).Message(); len(twice) > len(once) {
 			t.Errorf("%q becomes %q", once, twice)
 		}
 	})

@@ -17,13 +17,12 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/utils/lru"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -71,8 +70,10 @@ type Inventory struct {
 
 	mu    sync.Mutex
 	known bool
-	// checked means that the daemon has the API that the agent requires.
-	checked bool
+	// recognized is which daemon has answered since the connection was made, or "".
+	recognized bpfman.Implementation
+	// dialect is that of the last recognized daemon.
+	dialect dialect
 	// unready is the reason why the daemon can't be used, apart from its silence. It is
 	// nil after the first response.
 	unready  error
@@ -82,6 +83,10 @@ type Inventory struct {
 	touched map[program.Key]bool
 	// lost is what disappeared between two lists although this process didn't remove it, by owner.
 	lost map[program.Key]Losses
+	// former contains the programs of the daemon that the node ran before, and formerFile is the file with them and the
+	// identity of the node's start, or "".
+	former           []Former
+	formerFile, boot string
 	// failures contains the last error of each Load that failed.
 	failures *lru.Cache
 }
@@ -94,7 +99,7 @@ const maxFailures = 1024
 func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
 	return &Inventory{
 		rpc: rpc, root: root, lane: newLane(), programs: map[uint32]Program{}, touched: map[program.Key]bool{},
-		lost: map[program.Key]Losses{}, failures: lru.New(maxFailures), unready: errors.New("the bpfman daemon hasn't answered yet"),
+		lost: map[program.Key]Losses{}, dialect: rust{}, failures: lru.New(maxFailures), unready: errors.New("the bpfman daemon hasn't answered yet"),
 	}
 }
 
@@ -123,44 +128,19 @@ func (i *Inventory) Ready() error {
 func (i *Inventory) Invalidate() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.known, i.checked = false, false
-}
-
-// checkAPI returns an error with code Unimplemented if the daemon has another API.
-// Then its list would be misread, and its errors wouldn't name the cause.
-// checkAPI calls Attach without attach info, once for each connection. The daemon
-// of v0.6.0 refuses this call before it changes anything.
-func (i *Inventory) checkAPI(ctx context.Context) error {
-	i.mu.Lock()
-	checked := i.checked
-	i.mu.Unlock()
-	if checked {
-		return nil
-	}
-	_, err := i.rpc.Attach(ctx, &gobpfman.AttachRequest{})
-	if err != nil && status.Code(err) != codes.Aborted {
-		return err //nolint:wrapcheck // the caller adds context
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.checked = true
-	return nil
+	i.known, i.recognized = false, ""
 }
 
 func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 	changed := map[program.Key]bool{}
-	err := do(ctx, i, "list programs", callDeadline, func(ctx context.Context) (*gobpfman.ListResponse, error) {
-		if err := i.checkAPI(ctx); err != nil {
-			return nil, err
-		}
-		pins, err := pinned(i.root)
-		only := true
-		response, failed := i.rpc.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only})
+	err := do(ctx, i, "list programs", callDeadline, func(ctx context.Context, d dialect) (*gobpfman.ListResponse, error) {
+		pins, err := pinned(i.root, d)
+		response, failed := d.list(ctx, i.rpc)
 		if failed != nil {
-			return nil, failed //nolint:wrapcheck // the caller adds context
+			return nil, failed
 		}
-		if err = errors.Join(err, i.removeOrphans(ctx, pins, response)); err != nil {
-			logr.FromContextOrDiscard(ctx).Info("Failed to remove what the daemon left when it was killed", "reason", err.Error())
+		if err = errors.Join(err, i.removeOrphans(ctx, d, pins, response), i.removeOtherDatabases(d, response)); err != nil {
+			logr.FromContextOrDiscard(ctx).Info("Failed to remove what a daemon left", "reason", err.Error())
 		}
 		return response, nil
 	}, func(r *gobpfman.ListResponse) {
@@ -292,7 +272,13 @@ func (i *Inventory) pins(dir string) map[string]string {
 
 // Attach attaches a program to one attach point.
 func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachPoint) error {
-	return do(ctx, i, "attach to "+point.Name, callDeadline, func(ctx context.Context) (*gobpfman.AttachResponse, error) {
+	return do(ctx, i, "attach to "+point.Name, callDeadline, func(ctx context.Context, d dialect) (*gobpfman.AttachResponse, error) {
+		if err := d.admits(i.ownerOf(id), point.Info); err != nil {
+			return nil, err
+		}
+		if err := i.succeed(ctx, id, point.Info); err != nil {
+			return nil, err
+		}
 		return i.rpc.Attach(ctx, &gobpfman.AttachRequest{Id: id, Attach: point.Info})
 	}, func(r *gobpfman.AttachResponse) {
 		if p, ok := i.programs[id]; ok {
@@ -301,11 +287,18 @@ func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachP
 	})
 }
 
+// ownerOf returns the owner of a program.
+func (i *Inventory) ownerOf(id uint32) program.Key {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.programs[id].Owner
+}
+
 // Detach removes one link of a program. If the link no longer exists, Detach returns
 // no error.
 func (i *Inventory) Detach(ctx context.Context, id, link uint32) error {
-	return do(ctx, i, fmt.Sprintf("detach link %d", link), callDeadline, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, i.detach(ctx, link)
+	return do(ctx, i, fmt.Sprintf("detach link %d", link), callDeadline, func(ctx context.Context, d dialect) (struct{}, error) {
+		return struct{}{}, i.detach(ctx, d, link)
 	}, func(struct{}) {
 		if p, ok := i.programs[id]; ok {
 			delete(p.Links, link)
@@ -314,9 +307,9 @@ func (i *Inventory) Detach(ctx context.Context, id, link uint32) error {
 }
 
 // detach has the daemon detach a link, and removes what the daemon doesn't find.
-func (i *Inventory) detach(ctx context.Context, link uint32) error {
+func (i *Inventory) detach(ctx context.Context, d dialect, link uint32) error {
 	_, err := i.rpc.Detach(ctx, &gobpfman.DetachRequest{LinkId: link})
-	if gone(err, noLink, link) {
+	if d.gone(err, aLink, link) {
 		return removeLinkPins(i.root, link)
 	}
 	return err //nolint:wrapcheck // the caller adds context
@@ -325,9 +318,9 @@ func (i *Inventory) detach(ctx context.Context, link uint32) error {
 // Unload detaches and unloads a program. If the program no longer exists,
 // Unload returns no error.
 func (i *Inventory) Unload(ctx context.Context, id uint32) error {
-	return do(ctx, i, fmt.Sprintf("unload program %d", id), callDeadline, func(ctx context.Context) (struct{}, error) {
+	return do(ctx, i, fmt.Sprintf("unload program %d", id), callDeadline, func(ctx context.Context, d dialect) (struct{}, error) {
 		_, err := i.rpc.Unload(ctx, &gobpfman.UnloadRequest{Id: id})
-		if err == nil || gone(err, noProgram, id) {
+		if err == nil || d.gone(err, aProgram, id) {
 			err = removeLinkPins(i.root, i.linksOf(id)...)
 		}
 		return struct{}{}, err
@@ -432,7 +425,7 @@ func (i *Inventory) MapIDs(id uint32) []uint32 {
 // that use the map.
 func (i *Inventory) UsersOfMaps(ctx context.Context) (map[uint32][]uint32, error) {
 	users := map[uint32][]uint32{}
-	err := do(ctx, i, "list all programs", callDeadline, func(ctx context.Context) (*gobpfman.ListResponse, error) {
+	err := do(ctx, i, "list all programs", callDeadline, func(ctx context.Context, _ dialect) (*gobpfman.ListResponse, error) {
 		return i.rpc.List(ctx, &gobpfman.ListRequest{})
 	}, func(r *gobpfman.ListResponse) {
 		for _, result := range r.GetResults() {

@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/interrupt"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -722,7 +723,7 @@ func TestRefreshOfAnotherAPI(t *testing.T) {
 	}
 	for range 2 {
 		_, err := i.Refresh(t.Context())
-		if err == nil || err.Error() != "list programs: "+otherAPI || !SpeaksOtherAPI(err) || i.Known() || !errors.Is(i.Ready(), err) {
+		if err == nil || err.Error() != "list programs: "+bpfman.UnsupportedDaemon || !SpeaksOtherAPI(err) || i.Known() || !errors.Is(i.Ready(), err) {
 			t.Fatalf("error %v, known: %v, ready: %v", err, i.Known(), i.Ready())
 		}
 	}

@@ -134,15 +134,25 @@ func (i *Inventory) enter(ctx context.Context, op string) error {
 	return nil
 }
 
-// do waits for other calls, makes one call with a deadline, and then calls record.
+// do waits for other calls, makes one call with a deadline, for which it recognizes the daemon, and then calls record.
 // Record runs before the next call, so that the inventory is up to date when the next
 // caller sees the effect. An interrupt of ctx prevents the call, but doesn't end it.
-func do[R any](ctx context.Context, i *Inventory, op string, deadline time.Duration, call func(context.Context) (R, error), record func(R)) error {
+func do[R any](ctx context.Context, i *Inventory, op string, deadline time.Duration, call func(context.Context, dialect) (R, error), record func(R)) error {
 	if err := i.enter(ctx, op); err != nil {
 		return err
 	}
 	defer i.lane.leave()
-	response, err := within(interrupt.Without(ctx), i.lane, deadline, call)
+	response, err := within(interrupt.Without(ctx), i.lane, deadline, func(ctx context.Context) (none R, _ error) {
+		d, err := i.recognize(ctx)
+		if err != nil {
+			return none, err
+		}
+		response, err := call(ctx, d)
+		if err != nil {
+			return none, d.refusal(err)
+		}
+		return response, nil
+	})
 
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -150,7 +160,7 @@ func do[R any](ctx context.Context, i *Inventory, op string, deadline time.Durat
 		if uncertain(err) {
 			i.known = false
 		}
-		return &Error{Op: op, Cause: normal(err)}
+		return &Error{Op: op, Cause: err}
 	}
 	record(response)
 	return nil

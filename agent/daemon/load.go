@@ -30,7 +30,7 @@ func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) err
 		names = append(names, f.GetName())
 	}
 	op := fmt.Sprintf("load %s from %s", list(names), source(request))
-	return do(ctx, i, op, loadDeadline, func(ctx context.Context) (*gobpfman.LoadResponse, error) {
+	return do(ctx, i, op, loadDeadline, func(ctx context.Context, d dialect) (*gobpfman.LoadResponse, error) {
 		if err := i.fits(request); err != nil {
 			return nil, err
 		}
@@ -39,9 +39,9 @@ func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) err
 			return nil, err
 		}
 		defer allowance.meter(i.root)()
-		response, err := i.rpc.Load(ctx, request)
+		response, err := d.load(ctx, i.rpc, request)
 		if err != nil {
-			err = i.loadFailure(request, err)
+			err = i.loadFailure(d, request, err)
 		}
 		return response, err
 	}, func(r *gobpfman.LoadResponse) {

@@ -25,8 +25,6 @@ const (
 	programPins = "prog_"
 	mapPins     = "maps"
 	linkPins    = "links"
-	// databaseConfig is a file that sled writes once, when it creates the database.
-	databaseConfig = databaseDir + "/conf"
 )
 
 // pin is a path below which a program, its maps, or a link is pinned.
@@ -39,14 +37,18 @@ type pin struct {
 
 func (p pin) isLink() bool { return filepath.Base(filepath.Dir(p.path)) == linkPins }
 
-// pinned returns the pins of programs, maps, and links below root.
-func pinned(root string) ([]pin, error) {
-	config, err := os.Stat(filepath.Join(root, databaseConfig))
+// pinned returns the pins of programs, maps, and links below root. It returns none if there is another daemon's database:
+// then pins can be that one's, and nothing says whose.
+func pinned(root string, d dialect) ([]pin, error) {
+	config, err := os.Stat(filepath.Join(root, d.database()))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // there is no such daemon
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read when the daemon's database was created: %w", err)
+	}
+	if otherDatabase(root, d) {
+		return nil, nil
 	}
 	var pins []pin
 	for _, pattern := range []string{programPins + "*", mapPins + "/*", linkPins + "/*"} {
@@ -92,6 +94,9 @@ func orphans(pins []pin, list *gobpfman.ListResponse) (programs []string, links 
 	for _, result := range list.GetResults() {
 		listed[result.GetKernelInfo().GetId()] = true
 		listed[result.GetInfo().GetMapOwnerId()] = true // 0, without an owner, is no program's ID
+		if owner, ok := idOf(result.GetInfo().GetMapPinPath()); ok {
+			listed[owner] = true
+		}
 		for _, link := range result.GetInfo().GetLinks() {
 			attached[link] = true
 		}
@@ -116,7 +121,7 @@ func orphans(pins []pin, list *gobpfman.ListResponse) (programs []string, links 
 
 // removeOrphans removes what orphans returns. The daemon may still have parts of a link that its
 // list lacks, and detaches such a link itself.
-func (i *Inventory) removeOrphans(ctx context.Context, pins []pin, list *gobpfman.ListResponse) error {
+func (i *Inventory) removeOrphans(ctx context.Context, d dialect, pins []pin, list *gobpfman.ListResponse) error {
 	programs, links := orphans(pins, list)
 	if len(programs)+len(links) > 0 {
 		logr.FromContextOrDiscard(ctx).Info("Removing what the daemon left when it was killed", "pins", programs, "links", links)
@@ -126,7 +131,7 @@ func (i *Inventory) removeOrphans(ctx context.Context, pins []pin, list *gobpfma
 		errs = append(errs, os.RemoveAll(pin))
 	}
 	for _, link := range links {
-		errs = append(errs, i.detach(ctx, link))
+		errs = append(errs, i.detach(ctx, d, link))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove what the daemon left when it was killed: %w", err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -46,11 +47,11 @@ func TestOrphans(t *testing.T) {
 	put(now, fs+"prog_10", fs+"maps/10/m", fs+"maps/13/m", fs+"links/7")
 	put(created.Add(-time.Hour), fs+"prog_3", fs+"maps/3/m", fs+"links/3")
 
-	if pins, err := pinned(root); pins != nil || err != nil {
+	if pins, err := pinned(root, rust{}); pins != nil || err != nil {
 		t.Errorf("without a database: %+v, %v", pins, err)
 	}
 	put(created, "run/bpfman/db/conf")
-	pins, err := pinned(root)
+	pins, err := pinned(root, rust{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestOrphans(t *testing.T) {
 
 	// The clock is set back after the database is created.
 	put(created.Add(-time.Hour), fs+"prog_7", fs+"prog_9", fs+"prog_10", fs+"maps/10/m", fs+"maps/13/m", fs+"links/7", fs+"links/12")
-	pins, err = pinned(root)
+	pins, err = pinned(root, rust{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,5 +74,30 @@ func TestOrphans(t *testing.T) {
 	slices.Sort(links)
 	if !slices.Equal(programs, want) || !slices.Equal(links, []uint32{3, 7}) {
 		t.Errorf("with the clock set back, orphans are %q, %v, want %q, 3, and 7", programs, links, want)
+	}
+}
+
+// After the daemon was changed, pins in the same directories are those of the former one, or of others that used it. Each
+// daemon's own file doesn't make them orphans.
+func TestPinsOfTheFormerDaemonAreNoOrphans(t *testing.T) {
+	for name, d := range map[string]*daemontest.Daemon{"from Rust to Go": daemontest.NewGo(t.TempDir()), "from Go to Rust": daemontest.New(t.TempDir())} {
+		t.Run(name, func(t *testing.T) {
+			pins := []string{"run/bpfman/fs/prog_7", "run/bpfman/fs/links/12", "run/bpfman/fs/maps/7/m"}
+			for _, path := range append(slices.Clone(databases), pins...) {
+				path = filepath.Join(d.Root, path)
+				if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			known(t, d, d.Root)
+			for _, path := range pins {
+				if _, err := os.Stat(filepath.Join(d.Root, path)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }

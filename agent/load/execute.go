@@ -88,7 +88,25 @@ func (l *Loader) Execute(ctx context.Context, p Pass) (report.Outcome, error) {
 			return outcome, fmt.Errorf("interrupted: %w", context.Cause(ctx))
 		}
 	}
+	if err := l.Inventory.Retire(ctx, p.Key, func(function string) bool { return !waits(p.Plan, function, outcome) }); err != nil {
+		outcome.Removals = append(outcome.Removals, err)
+	}
 	return outcome, nil
+}
+
+// waits reports whether a plan has a function that isn't loaded and attached everywhere yet.
+func waits(want plan.Plan, function string, outcome report.Outcome) bool {
+	for n, load := range want.Loads {
+		if len(load.Users(function)) > 0 && outcome.Loads[n] != nil {
+			return true
+		}
+	}
+	for at := range outcome.Attaches {
+		if at.Function == function {
+			return true
+		}
+	}
+	return slices.ContainsFunc(want.Blocked, func(b plan.Blocked) bool { return b.LoadInfo().GetName() == function || b.LoadInfo().GetName() == "" })
 }
 
 // manyLinks is the number of links from which on Withdraw unloads their program, which is one call. Its maps are lost then.

@@ -52,7 +52,7 @@ func TestFailingFunctionsAreNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := "one or more programs failed to load: [" + strings.Join(c.texts, ", ") + "]"
-			err := namingFailed(request, &daemon.Error{Op: op, Cause: status.Error(codes.Aborted, text)})
+			err := namingFailed(request, &daemon.Error{Op: op, Cause: status.Error(codes.FailedPrecondition, text)})
 			const limit = 600 // of a failure in the status of the user's object
 			if got := shorten.Middle(err.Error(), limit); !strings.Contains(got, c.want) || !strings.Contains(got, verdict) {
 				t.Errorf("no %q or no verdict in %q", c.want, got)
@@ -65,7 +65,7 @@ func TestFailingFunctionsAreNamed(t *testing.T) {
 	}
 
 	request.Info = request.Info[:1]
-	single := &daemon.Error{Op: op, Cause: status.Error(codes.Aborted, rejection(declares("count_0"), 1))}
+	single := &daemon.Error{Op: op, Cause: status.Error(codes.FailedPrecondition, rejection(declares("count_0"), 1))}
 	if err := namingFailed(request, single); err.Error() != single.Error() {
 		t.Errorf("the error about a single function became %s", err)
 	}

@@ -6,12 +6,14 @@ package load
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -25,7 +27,25 @@ func locate(request *gobpfman.LoadRequest, owner program.Owner, found bytecode.B
 	request.Metadata[v1alpha1.MetadataImage] = owner.Bytecode.Image.Url
 	request.Metadata[v1alpha1.MetadataDigest] = found.Digest
 	request.Metadata[v1alpha1.MetadataManifest] = found.Manifest
+	for _, f := range found.Object.Functions {
+		setActualType(request, f)
+	}
 	return nil
+}
+
+// setActualType says in a request whether a function is a return probe: its section decides, whatever the user's object says.
+func setActualType(request *gobpfman.LoadRequest, f reader.Function) {
+	key := v1alpha1.MetadataActualType + f.Name
+	delete(request.GetMetadata(), key)
+	if !slices.ContainsFunc(request.GetInfo(), func(info *gobpfman.LoadInfo) bool { return info.GetName() == f.Name }) {
+		return
+	}
+	switch {
+	case strings.HasPrefix(f.Section, "kretprobe"), strings.HasPrefix(f.Section, "kretsyscall"):
+		request.Metadata[key] = "kretprobe"
+	case strings.HasPrefix(f.Section, "uretprobe"):
+		request.Metadata[key] = "uretprobe"
+	}
 }
 
 // Keep reads the images of an owner's programs into the store, if an earlier version of

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -383,4 +384,25 @@ func TestSignaturesAreRead(t *testing.T) {
 			t.Errorf("%T: %v", err, err)
 		}
 	})
+}
+
+// The section of a function decides whether it is a return probe, as the daemon of v0.6.0 reads it.
+func TestReturnProbes(t *testing.T) {
+	functions := map[string]string{
+		"a": "uretprobe", "b": "uretprobe.s//bin/sh:f", "c": "kretprobe/do_unlinkat", "d": "kretsyscall/kill", "e": "uprobe", "f": "kprobe.multi/x", "other": "uretprobe",
+	}
+	request := &gobpfman.LoadRequest{Metadata: map[string]string{v1alpha1.MetadataActualType + "e": "uretprobe"}}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		request.Info = append(request.Info, &gobpfman.LoadInfo{Name: name})
+	}
+	for name, section := range functions {
+		setActualType(request, reader.Function{Name: name, Section: section})
+	}
+	want := map[string]string{}
+	for name, probe := range map[string]string{"a": "uretprobe", "b": "uretprobe", "c": "kretprobe", "d": "kretprobe"} {
+		want[v1alpha1.MetadataActualType+name] = probe
+	}
+	if !maps.Equal(request.GetMetadata(), want) {
+		t.Errorf("%v, want %v", request.GetMetadata(), want)
+	}
 }

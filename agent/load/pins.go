@@ -77,8 +77,11 @@ func (l *Loader) settlePins(ctx context.Context) error {
 	return l.settle(ctx)
 }
 
+// comparesPins reports whether the maps in PinsDir are those that the daemon uses.
+func (l *Loader) comparesPins() bool { return l.PinsDir != "" && l.Inventory.PinsInSysfs() }
+
 func (l *Loader) settle(ctx context.Context) error {
-	if l.PinsDir == "" {
+	if !l.comparesPins() {
 		return nil
 	}
 	replaced, err := pins.Replaced(l.PinsDir)
@@ -99,7 +102,7 @@ func (l *Loader) settle(ctx context.Context) error {
 // misfits returns the declared maps that don't fit their pins. It returns nil if it can't
 // compare them.
 func (l *Loader) misfits(ctx context.Context, declared []reader.Map) []pins.Misfit {
-	if l.PinsDir == "" {
+	if !l.comparesPins() {
 		return nil
 	}
 	misfits, err := pins.Misfits(l.PinsDir, declared)

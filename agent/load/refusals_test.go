@@ -21,7 +21,7 @@ import (
 )
 
 // refused is an answer of the daemon that stays.
-var refused = &daemon.Error{Op: "load f", Cause: status.Error(codes.Aborted, "error parsing BPF object: no")}
+var refused = &daemon.Error{Op: "load f", Cause: status.Error(codes.FailedPrecondition, "error parsing BPF object: no")}
 
 // loading is a Load of a test.
 type loading struct {

@@ -122,6 +122,25 @@ func Waiting(registry prometheus.Registerer, unconfirmed, unwritten func() int) 
 	}
 }
 
+// Daemon is a collector of a metric about the node's daemon.
+type Daemon struct {
+	// Name returns which daemon the agent has recognized, or "".
+	Name func() string
+}
+
+var daemonDesc = prometheus.NewDesc(prefix+"daemon_info",
+	"Which bpfman daemon answers the agent, with the value 1. It is absent while none has answered.", []string{"daemon"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (d *Daemon) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- daemonDesc }
+
+// Collect implements [prometheus.Collector].
+func (d *Daemon) Collect(collected chan<- prometheus.Metric) {
+	if name := d.Name(); name != "" {
+		collected <- prometheus.MustNewConstMetric(daemonDesc, prometheus.GaugeValue, 1, name)
+	}
+}
+
 // Reports is a collector of metrics about this node's reports.
 type Reports struct {
 	// List returns the reports. The collector doesn't change them.

@@ -115,3 +115,18 @@ func TestReports(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// The metric names the daemon once one has answered.
+func TestDaemon(t *testing.T) {
+	registry, name := prometheus.NewRegistry(), ""
+	registry.MustRegister(&Daemon{Name: func() string { return name }})
+	for _, name = range []string{"", "bpfman (Go)"} {
+		want := map[string]float64{}
+		if name != "" {
+			want["bpfman_agent_daemon_info{daemon="+name+"}"] = 1
+		}
+		if got := values(t, registry); !maps.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", name, got, want)
+		}
+	}
+}

@@ -349,6 +349,11 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	if owner.Namespace != "" {
 		request.Metadata[v1alpha1.MetadataNamespace] = owner.Namespace
 	}
+	for _, p := range l.Programs {
+		if probe, can := p.Spec.(program.ReturnProbe); can && probe.ReturnProbe() != "" {
+			request.Metadata[v1alpha1.MetadataActualType+p.Function()] = probe.ReturnProbe()
+		}
+	}
 	request.Info = l.Functions
 	return request, nil
 }

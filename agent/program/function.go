@@ -40,6 +40,14 @@ type unattached struct{ Spec }
 
 func (unattached) Needs() Needs { return Needs{} }
 
+// ReturnProbe implements [ReturnProbe].
+func (u unattached) ReturnProbe() string {
+	if probe, can := u.Spec.(ReturnProbe); can {
+		return probe.ReturnProbe()
+	}
+	return ""
+}
+
 func (unattached) AttachPoints(Node) ([]AttachPoint, error) { return nil, nil }
 
 func (f function) MapOwner() *metav1.LabelSelector {

@@ -19,10 +19,17 @@ type kprobe struct {
 	member string // kprobe or kretprobe, as in an application
 	symbol string
 	offset uint64
+	// returns means that the object says that it is a kretprobe.
+	returns bool
+}
+
+// ReturnProbe implements [ReturnProbe].
+func (k kprobe) ReturnProbe() string {
+	return returnProbe("kretprobe", k.returns || k.member == "kretprobe")
 }
 
 func kprobeOf(member string, i *v1alpha1.KprobeProgramInfo) Spec {
-	return kprobe{functionOf(gobpfman.BpfmanProgramType_KPROBE, i.BpfProgramCommon), member, i.FunctionName, i.Offset}
+	return kprobe{functionOf(gobpfman.BpfmanProgramType_KPROBE, i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.RetProbe}
 }
 
 func (k kprobe) Incomplete() string {

@@ -62,6 +62,21 @@ type Spec interface {
 	Needs() Needs
 }
 
+// ReturnProbe is implemented by the types that can run when a function returns.
+type ReturnProbe interface {
+	// ReturnProbe returns kretprobe or uretprobe if the user's object says so, or "". The section in the bytecode decides,
+	// if it is known.
+	ReturnProbe() string
+}
+
+// returnProbe returns the type if the program is a return probe.
+func returnProbe(name string, is bool) string {
+	if is {
+		return name
+	}
+	return ""
+}
+
 // Needs contains which state of the node the attach points depend on.
 type Needs struct {
 	Interfaces bool

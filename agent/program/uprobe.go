@@ -25,11 +25,18 @@ type uprobe struct {
 	target     string
 	pid        *int32
 	containers *containerSelector
+	// returns means that the object says that it is a uretprobe.
+	returns bool
+}
+
+// ReturnProbe implements [ReturnProbe].
+func (u uprobe) ReturnProbe() string {
+	return returnProbe("uretprobe", u.returns || u.member == "uretprobe")
 }
 
 func uprobeOf(member string, i *v1alpha1.UprobeProgramInfo, namespaced bool) Spec {
 	return uprobe{
-		functionOf(gobpfman.BpfmanProgramType_UPROBE, i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.Target, pidOf(i.Pid), containersOf(i.Containers, namespaced),
+		functionOf(gobpfman.BpfmanProgramType_UPROBE, i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.Target, pidOf(i.Pid), containersOf(i.Containers, namespaced), i.RetProbe,
 	}
 }
 

@@ -87,6 +87,10 @@ const (
 	MetadataDigest = "bpfman.io/digest"
 	// MetadataManifest is the digest of the manifest that is loaded.
 	MetadataManifest = "bpfman.io/manifest"
+	// MetadataActualType is the prefix of the key that says that a function is a return probe. The name of the function
+	// follows, and the value is kretprobe or uretprobe. The daemon in Go requires it, and that of v0.6.0, which uses the
+	// section in the object, ignores it.
+	MetadataActualType = "bpfman.io/actual-type:"
 )
 
 // MaxDaemonResponse is the limit of the components of a node for responses of the

@@ -76,7 +76,11 @@ test-emulated: envtest bytecode $(BIG_ENDIAN_BYTECODE) ## Run the commands for a
 .PHONY: test-bytecode
 test-bytecode: bytecode envtest build/agent/cmd/bpfman-reader build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).
 	$(call requires,daemon bytecode envtest commands) $(REAL_DAEMON) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
-		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./v05
+		go -C tests test -count=1 -v ./contract ./wire ./bytecode ./bytecodesource ./manifests ./v05
+
+.PHONY: test-daemon
+test-daemon: bytecode build-launcher ## Test what the agent, the CSI plugin, and the inspector rely on with the daemon of DAEMON, and those in memory (as root).
+	$(call requires,daemon bytecode) $(REAL_DAEMON) BPFMAN_OTHER_RPC=$(OTHER_DAEMON) go -C tests test -count=1 -v ./contract
 
 .PHONY: test-corpus
 test-corpus: bytecode build-launcher ## Load and attach each program of the eBPF objects in Debian's packages with the real daemon, and compare them with libbpf's (as root).

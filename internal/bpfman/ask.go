@@ -24,12 +24,21 @@ const (
 	MaxSilence = MaxLoad + 30*time.Second
 )
 
+// noType isn't the number of a type of programs. No program matches it in the daemon of v0.6, and the one in Go refuses it.
+const noType = 1000
+
 // Ask waits for the daemon to answer a call that changes nothing, until ctx ends. It waits for its turn like
 // each other call, and for a daemon that is starting. If the daemon answers with an error, Ask returns nil.
+//
+// The daemon in Go also lists programs while it can't load or attach any, because something holds its lock. Ask has it
+// take the lock: to detach a link that doesn't exist.
 func Ask(ctx context.Context, rpc gobpfman.BpfmanClient) error {
 	_, err := rpc.List(ctx, &gobpfman.ListRequest{
-		BpfmanProgramsOnly: new(true), MatchMetadata: map[string]string{v1alpha1.MetadataUUID: "none"},
+		BpfmanProgramsOnly: new(true), ProgramType: new(uint32(noType)), MatchMetadata: map[string]string{v1alpha1.MetadataUUID: "none"},
 	}, grpc.WaitForReady(true))
+	if status.Code(err) == codes.InvalidArgument {
+		_, err = rpc.Detach(ctx, &gobpfman.DetachRequest{})
+	}
 	switch status.Code(err) {
 	case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable: // from the connection
 		return err //nolint:wrapcheck // the caller adds context

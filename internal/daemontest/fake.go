@@ -5,7 +5,6 @@ package daemontest
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -23,7 +22,7 @@ import (
 
 // Daemon is a daemon in memory, for unit tests, for faults that can't be caused in the
 // real daemon, and for large numbers of objects. It implements gobpfman.BpfmanClient. It
-// behaves as the daemon of v0.6.0 was observed to behave. Only tests with the real daemon
+// behaves as the daemon of v0.6.0, or the one in Go, was observed to behave. Only tests with the real daemon
 // show that something works.
 type Daemon struct {
 	// Root is the directory of its file system, in which it pins maps below MapsRoot.
@@ -43,9 +42,13 @@ type Daemon struct {
 	PinnedByName bool
 
 	// turn has room for one call. It isn't a mutex, so that a fault can take time in a synctest bubble.
-	turn     chan struct{}
+	turn chan struct{}
+	// speaks is how it answers.
+	speaks dialect
+
 	mu       sync.Mutex
 	last     uint32
+	lastLink uint32
 	programs map[uint32]*program
 	calls    []string
 }
@@ -61,9 +64,12 @@ var _ gobpfman.BpfmanClient = &Daemon{}
 // firstID is the ID before that of the first program.
 const firstID = 100
 
-// New returns a daemon without programs. All objects have one map, "counter".
+// New returns a daemon of v0.6.0 without programs. All objects have one map, "counter".
 func New(root string) *Daemon {
-	return &Daemon{Root: root, MapsRoot: "/run/bpfman/fs/maps", LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, turn: make(chan struct{}, 1), last: firstID, programs: map[uint32]*program{}}
+	return &Daemon{
+		speaks: &rust{}, Root: root, MapsRoot: "/run/bpfman/fs/maps", LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"},
+		turn: make(chan struct{}, 1), last: firstID, programs: map[uint32]*program{},
+	}
 }
 
 // SetFault sets the Fault of a daemon that is in use.
@@ -71,10 +77,6 @@ func (d *Daemon) SetFault(fault func(call string, request proto.Message, done bo
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.Fault = fault
-}
-
-func aborted(format string, args ...any) error {
-	return status.Errorf(codes.Aborted, format, args...)
 }
 
 // call makes one call at a time, like the daemon.
@@ -105,16 +107,12 @@ func call[R any](d *Daemon, name string, request proto.Message, do func() (R, er
 // Load implements gobpfman.BpfmanClient.
 func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.CallOption) (*gobpfman.LoadResponse, error) {
 	return call(d, "Load", in, func() (*gobpfman.LoadResponse, error) {
-		if namesTwice(in.GetInfo()) {
-			return nil, aborted("AlreadyLoaded")
+		if err := d.speaks.checkLoad(d, in); err != nil {
+			return nil, err
 		}
-		var owner *program
-		if in.MapOwnerId != nil {
-			if owner = d.programs[in.GetMapOwnerId()]; owner == nil {
-				return nil, aborted("map_owner_id does not exist")
-			}
-		}
+		owner := d.programs[in.GetMapOwnerId()]
 		out := &gobpfman.LoadResponse{}
+		var shared []uint32 // the maps of the Load
 		for _, f := range in.GetInfo() {
 			d.last++
 			id := d.last
@@ -123,14 +121,16 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 					Name: f.GetName(), Bytecode: in.GetBytecode(), GlobalData: in.GetGlobalData(), MapOwnerId: in.MapOwnerId,
 					MapPinPath: filepath.Join(d.MapsRoot, strconv.Itoa(int(id))), Metadata: in.GetMetadata(), MapUsedBy: []string{strconv.Itoa(int(id))},
 				},
-				kernel: &gobpfman.KernelProgramInfo{Id: id, Name: f.GetName(), LoadedAt: d.LoadedAt, Tag: "0123456789abcdef", MapIds: []uint32{1000 + id}},
+				kernel: &gobpfman.KernelProgramInfo{Id: id, Name: f.GetName(), LoadedAt: d.speaks.time(d.LoadedAt), Tag: "0123456789abcdef"},
 				attach: map[uint32]*gobpfman.AttachInfo{},
 			}
+			shared = d.speaks.mapsOf(id, shared)
+			p.kernel.MapIds = shared
 			if owner != nil {
 				p.info.MapPinPath = owner.info.GetMapPinPath()
 				p.info.MapUsedBy = append(slices.Clone(owner.info.GetMapUsedBy()), p.info.GetMapUsedBy()...)
 				d.setUsers(p.info.GetMapUsedBy())
-				if d.PinnedByName {
+				if d.speaks.sharesWithOwner(d) {
 					p.kernel.MapIds = owner.kernel.GetMapIds()
 				}
 			}
@@ -138,6 +138,7 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 				return nil, err
 			}
 			d.programs[id] = p
+			owner = d.programs[in.GetMapOwnerId()]
 			out.Programs = append(out.Programs, &gobpfman.LoadResponseInfo{Info: clone(p.info), KernelInfo: clone(p.kernel)})
 		}
 		return out, nil
@@ -178,7 +179,7 @@ func (d *Daemon) setUsers(users []string) {
 func (d *Daemon) Unload(_ context.Context, in *gobpfman.UnloadRequest, _ ...grpc.CallOption) (*gobpfman.UnloadResponse, error) {
 	return call(d, "Unload", in, func() (*gobpfman.UnloadResponse, error) {
 		if d.programs[in.GetId()] == nil {
-			return nil, aborted("Program %d does not exist or was not created by bpfman", in.GetId())
+			return nil, d.speaks.noProgram(in.GetId())
 		}
 		info := d.programs[in.GetId()].info
 		delete(d.programs, in.GetId())
@@ -186,7 +187,7 @@ func (d *Daemon) Unload(_ context.Context, in *gobpfman.UnloadRequest, _ ...grpc
 		d.setUsers(left)
 		if len(left) == 0 {
 			if err := os.RemoveAll(filepath.Join(d.Root, info.GetMapPinPath())); err != nil {
-				return nil, aborted("unpin: %v", err)
+				return nil, status.Errorf(codes.Aborted, "unpin: %v", err)
 			}
 		}
 		return &gobpfman.UnloadResponse{}, nil
@@ -199,17 +200,17 @@ func (d *Daemon) Attach(_ context.Context, in *gobpfman.AttachRequest, _ ...grpc
 		return nil, status.Error(codes.Unimplemented, "")
 	}
 	if in.GetAttach() == nil { // before anything else, like the real daemon
-		return nil, aborted("missing attach_info")
+		return nil, d.speaks.noAttachInfo()
 	}
 	return call(d, "Attach", in, func() (*gobpfman.AttachResponse, error) {
 		p := d.programs[in.GetId()]
 		if p == nil {
-			return nil, aborted("Program %d does not exist or was not created by bpfman", in.GetId())
+			return nil, d.speaks.noProgram(in.GetId())
 		}
-		d.last++
-		p.attach[d.last] = clone(in.GetAttach())
-		p.info.Links = append(p.info.Links, d.last)
-		return &gobpfman.AttachResponse{LinkId: d.last}, nil
+		link := d.speaks.link(d)
+		p.attach[link] = clone(in.GetAttach())
+		p.info.Links = append(p.info.Links, link)
+		return &gobpfman.AttachResponse{LinkId: link}, nil
 	})
 }
 
@@ -223,20 +224,23 @@ func (d *Daemon) Detach(_ context.Context, in *gobpfman.DetachRequest, _ ...grpc
 				return &gobpfman.DetachResponse{}, nil
 			}
 		}
-		return nil, aborted("Database entry type does not exist in tree %q", fmt.Sprintf("link_%d", in.GetLinkId()))
+		return nil, d.speaks.noLink(in.GetLinkId())
 	})
 }
 
 // List implements gobpfman.BpfmanClient.
 func (d *Daemon) List(_ context.Context, in *gobpfman.ListRequest, _ ...grpc.CallOption) (*gobpfman.ListResponse, error) {
 	return call(d, "List", in, func() (*gobpfman.ListResponse, error) {
+		if err := d.speaks.checkList(in); err != nil {
+			return nil, err
+		}
 		out := &gobpfman.ListResponse{}
 		for _, id := range slices.Sorted(maps.Keys(d.programs)) {
 			p := d.programs[id]
 			if !matches(p.info.GetMetadata(), in.GetMatchMetadata()) {
 				continue
 			}
-			out.Results = append(out.Results, &gobpfman.ListResponse_ListResult{Info: clone(p.info), KernelInfo: clone(p.kernel)})
+			out.Results = append(out.Results, d.speaks.listed(&gobpfman.ListResponse_ListResult{Info: clone(p.info), KernelInfo: clone(p.kernel)}))
 		}
 		return out, nil
 	})
@@ -261,7 +265,7 @@ func (d *Daemon) Get(_ context.Context, in *gobpfman.GetRequest, _ ...grpc.CallO
 	return call(d, "Get", in, func() (*gobpfman.GetResponse, error) {
 		p := d.programs[in.GetId()]
 		if p == nil {
-			return nil, aborted("Program %d does not exist or was not created by bpfman", in.GetId())
+			return nil, d.speaks.noProgram(in.GetId())
 		}
 		return &gobpfman.GetResponse{Info: clone(p.info), KernelInfo: clone(p.kernel)}, nil
 	})

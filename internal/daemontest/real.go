@@ -6,6 +6,7 @@
 package daemontest
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"os/exec"
@@ -22,8 +23,8 @@ import (
 )
 
 const (
-	// binaryVariable names the environment variable with the path of the daemon's binary,
-	// bpfman-rpc.
+	// binaryVariable names the environment variable with the path of the daemon's binary:
+	// bpfman-rpc, or bpfman if it is the daemon in Go.
 	binaryVariable = "BPFMAN_RPC"
 	// launcherVariable names the environment variable with a command that starts the
 	// daemon on machines where RLIMIT_MEMLOCK can't be raised.
@@ -82,7 +83,8 @@ func start(tb testing.TB, enter []string, binary string, env []string) *Real {
 	if launcher := os.Getenv(launcherVariable); launcher != "" {
 		args = append(args, launcher, "--")
 	}
-	args = append(args, binary, "--timeout", "0", "--socket-path", d.Socket)
+	args = append(append(args, binary), arguments(tb, binary, dir)...)
+	args = append(args, "--socket-path", d.Socket)
 	d.command = exec.CommandContext(tb.Context(), args[0], args[1:]...) //nolint:gosec // whoever runs the tests chooses it
 	d.command.Env = slices.Concat(os.Environ(), Environment(), env)
 	log, err := os.Create(filepath.Join(dir, "log"))
@@ -115,6 +117,19 @@ func start(tb testing.TB, enter []string, binary string, env []string) *Real {
 	d.Client = gobpfman.NewBpfmanClient(d.Conn)
 	d.awaitReady(tb)
 	return d
+}
+
+// arguments returns those with which a daemon serves until it is killed. Only v0.6.0 ends without calls.
+func arguments(tb testing.TB, binary, dir string) []string {
+	tb.Helper()
+	help, err := exec.CommandContext(tb.Context(), binary, "--help").CombinedOutput()
+	if err != nil {
+		tb.Fatalf("ask %s for its arguments: %v: %s", binary, err, help)
+	}
+	if bytes.Contains(help, []byte("--timeout")) {
+		return []string{"--timeout", "0"}
+	}
+	return []string{"serve", "--image-cache-dir", filepath.Join(dir, "images")}
 }
 
 // Kill kills the daemon, as a node finally does when it replaces the daemon's pod.

@@ -70,6 +70,8 @@ const (
 	// Daemon is the bpfman daemon. UpstreamDaemon is the earlier version that tests compare it with.
 	Daemon         Name = "daemon"
 	UpstreamDaemon Name = "upstream-daemon"
+	// OtherDaemon is a second daemon, to which a node is changed.
+	OtherDaemon Name = "other-daemon"
 	// Commands are the project's own commands, which a test runs as processes.
 	Commands Name = "commands"
 	// Emulators are QEMU's programs that run commands for other architectures.
@@ -107,7 +109,7 @@ const (
 var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
 
 var all = append([]Name{
-	Root, BPF, Tracefs, Tun, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials, Kyverno,
+	Root, BPF, Tracefs, Tun, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, OtherDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials, Kyverno,
 	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Promtool, Shell,
 }, Types...)
 

@@ -249,7 +249,7 @@ func TestAgentOnDaemonOfV05(t *testing.T) {
 	for _, state := range []string{"without programs", "with programs"} {
 		inventory := agentdaemon.NewInventory(old.Client, place.Path("/"))
 		_, err := inventory.Refresh(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "has an incompatible API (bpfman v0.5?): this agent requires v0.6; set bpfman.image") || inventory.Known() {
+		if err == nil || !strings.Contains(err.Error(), "has an incompatible API (bpfman v0.5?): this agent requires the daemon of bpfman v0.6") || inventory.Known() {
 			t.Errorf("%s: %v, known: %v", state, err, inventory.Known())
 		}
 		if state == "without programs" {

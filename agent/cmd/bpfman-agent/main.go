@@ -210,7 +210,7 @@ func thisNode(o options, conn *grpc.ClientConn) (agent.Node, error) {
 func register(registry *prometheus.Registry, o options, running *agent.Agent) {
 	metrics.Requests(registry)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&metrics.Reports{List: running.Reports}, running.Cluster.Kinds)
+		&metrics.Reports{List: running.Reports}, &metrics.Daemon{Name: func() string { return string(running.Inventory.Daemon()) }}, running.Cluster.Kinds)
 	metrics.Waiting(registry, running.Changes.Unconfirmed, running.Unwritten)
 	metrics.Disk(registry, running.Bytecode.Store.Size, func() int64 { return daemon.DatabaseSize(o.daemonRoot) })
 }
