@@ -579,3 +579,47 @@ func TestGlobalsThatAreNeitherForm(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// The metadata of a program in the daemon says whose it is, also after all reports are lost.
+func TestMetadataOfARequest(t *testing.T) {
+	for namespace, want := range map[string]string{"": "", "tenant": "tenant"} {
+		owner := application(t, "f a/x")
+		owner.Namespace = namespace
+		request, err := Want(owner, program.Node{}, nil).Loads[0].Request(owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, there := request.Metadata[v1alpha1.MetadataNamespace]
+		if got != want || there != (want != "") || request.Metadata[v1alpha1.MetadataProgramName] != "app" || request.GetUuid() != "uid-1" {
+			t.Errorf("namespace %q: %v of %s", namespace, request.Metadata, request.GetUuid())
+		}
+	}
+}
+
+// A blocked program keeps what is loaded of its own function. Another owner's program isn't its own, even if it has the same
+// name.
+func TestKeptFor(t *testing.T) {
+	member := func(function string) Blocked { return Blocked{Member: application(t, function+" a/x").Members[0]} }
+	nameless := member("f")
+	object := &v1alpha1.BpfApplication{}
+	object.Spec.Programs = make([]v1alpha1.BpfApplicationProgram, 1)
+	nameless.Member = program.OwnerOf("BpfApplication", object).Members[0]
+	loads := Want(application(t, "g b/y"), program.Node{}, nil).Loads
+	for name, test := range map[string]struct {
+		blocked Blocked
+		loads   []Load
+		uid     string
+		want    bool
+	}{
+		"its function":                            {member("f"), loads, "uid-1", true},
+		"another function":                        {member("g"), loads, "uid-1", false},
+		"of a former object of the same name":     {member("f"), loads, "uid-0", false},
+		"without a function name, alone":          {nameless, nil, "uid-1", true},
+		"without a function name, beside another": {nameless, loads, "uid-1", false},
+	} {
+		p := Plan{UID: "uid-1", Loads: test.loads}
+		if got := p.KeptFor(test.blocked, daemon.Program{Function: "f", OwnerUID: test.uid}); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

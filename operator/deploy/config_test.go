@@ -38,7 +38,7 @@ func mustParse(t *testing.T, changes map[string]string) Config {
 func TestParseConfigDefaults(t *testing.T) {
 	config := mustParse(t, nil)
 	want := Config{
-		Daemon:      DaemonConfig{"quay.io/bpfman/bpfman:v0.6.0", "info", "[database]\nmax_retries = 30\nmillisec_delay = 10000\n\n[signing]\nverify_enabled = false\n", SignaturesDefault},
+		Daemon: DaemonConfig{"quay.io/bpfman/bpfman:v0.6.0", "info", "[database]\nmax_retries = 30\nmillisec_delay = 10000\n\n[signing]\nverify_enabled = false\n", SignaturesDefault},
 		Agent: AgentConfig{
 			Image: "quay.io/bpfman/bpfman-agent:latest", LogLevel: "info", HealthAddr: ":8175", MetricsAddr: "127.0.0.1:8174",
 			StoreSize: 256 << 20, ConfirmTimeout: "30s", ReservedPriorities: 100,
@@ -111,6 +111,12 @@ func TestParseConfigRefuses(t *testing.T) {
 		{KeyKubeletRoot, "/var/lib/../kubelet", "is not an absolute path"},
 		{KeyKubeletRoot, "/var/lib/kubelet/", "is not an absolute path"},
 		{KeyKubeletRoot, "/", "is not an absolute path"},
+		{KeyKubeletRoot, "/var/lib:/kubelet", "is not an absolute path"},
+		{KeyKubeletRoot, "/var/lib/kube\u200blet", "is not an absolute path"},
+		{KeyConfirmTimeout, "soon", "must be 0, or from 10s to 1h"},
+		{KeyConfirmTimeout, "9s", "must be 0, or from 10s to 1h"},
+		{KeyConfirmTimeout, "1h1s", "must be 0, or from 10s to 1h"},
+		{KeyConfirmTimeout, "-30s", "must be 0, or from 10s to 1h"},
 		{KeyImagePullPolicy, "Sometimes", "is not one of Always, IfNotPresent, Never"},
 		{KeyImagePullSecrets, "one,Two", `"Two" is not a valid name`},
 		{KeyImagePullSecrets, "one,", `"" is not a valid name`},
@@ -134,6 +140,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{KeyTolerations, "- {key: a b}", `"a b" is not a valid key`},
 		{KeyTolerations, "- {key: a, value: b c}", `"b c" is not a valid value`},
 		{KeyResources, "bpfman: {limits: {mem: 1Gi}}", `"mem" is not a resource`},
+		{KeyResources, "bpfman: {limits: {example.com/a b: 1}}", `"example.com/a b" is not a resource`},
 		{KeyResources, "bpfman: {limits: {memory: -1Gi}}", "memory is negative"},
 		{KeyResources, "bpfman: {claims: [{name: x}]}", "claims are not supported"},
 		{KeyResources, "agent: {}", `"agent" is not one of the containers`},
@@ -193,6 +200,24 @@ func TestParseConfigOfSwitchedOffComponents(t *testing.T) {
 	}
 }
 
+func TestParseConfigAccepts(t *testing.T) {
+	for _, c := range []struct{ key, value string }{
+		{KeyConfirmTimeout, "0"},
+		{KeyConfirmTimeout, "10s"},
+		{KeyConfirmTimeout, "1h"},
+		{KeyKubeletRoot, "/data/kubelet"},
+		{KeyAgentHealthAddr, "127.0.0.1:1"},
+		{KeyAgentHealthAddr, "[::1]:65535"},
+		{KeyBytecodeStoreSize, "32Mi"},
+		{KeyResources, "bpfman: {requests: {memory: 1Gi}, limits: {memory: 1Gi}}"},
+		{KeyResources, "bpfman: {requests: {cpu: 0}, limits: {hugepages-2Mi: 2Mi, example.com/device: 1}}"},
+	} {
+		if _, _, err := ParseConfig(minimal(map[string]string{c.key: c.value})); err != nil {
+			t.Errorf("%s: %q: %v", c.key, c.value, err)
+		}
+	}
+}
+
 func TestParseConfigNamesEachBadKey(t *testing.T) {
 	_, _, err := ParseConfig(minimal(map[string]string{KeyAgentLogLevel: "loud", KeyKubeletRoot: "kubelet"}))
 	for _, key := range []string{KeyAgentLogLevel, KeyKubeletRoot} {
@@ -236,5 +261,13 @@ func TestValuesOfUpstream(t *testing.T) {
 		if (len(refused) > 0) != (c.why != "") || c.why != "" && !strings.Contains(refused[0], c.key) || !strings.Contains(strings.Join(refused, ""), c.why) {
 			t.Errorf("%s: refused %q", name, refused)
 		}
+	}
+}
+
+// A value of upstream's that can't be used doesn't keep the next ones from being taken over.
+func TestValuesOfUpstreamAreIndependent(t *testing.T) {
+	taken, refused := mergeUpstreams(minimal(nil), map[string]string{KeyAgentLogLevel: "loud", KeyCSILogLevel: "debug", KeyDaemonLogLevel: "debug"})
+	if len(refused) != 1 || !strings.Contains(refused[0], KeyAgentLogLevel) || len(taken) != 2 {
+		t.Errorf("took over %q, refused %q", taken, refused)
 	}
 }

@@ -208,6 +208,12 @@ func TestDecide(t *testing.T) {
 		c.nodes[0], c.nodes[1] = Failing, Failing
 		c.next()
 		c.is(v1alpha1.RolloutHalted, 1, 4, "2 of 4 nodes")
+		c = begun(t, 10, on(4), on(8))
+		c.policy.MaxUnhealthy = intstr.FromString("30%")
+		c.all(Healthy)
+		c.nodes[0], c.now = Waiting, start.Add(time.Minute)
+		c.decide()
+		c.is(v1alpha1.RolloutProgressing, 2, 8, "")
 	})
 	t.Run("waits no longer than the limit", func(t *testing.T) {
 		c := begun(t, 10, on(2))
@@ -359,6 +365,27 @@ func TestStart(t *testing.T) {
 		got := Start(test.was, Numbered{2, "hash"}, &v1alpha1.RolloutRevision{Revision: 1}, test.back, in)
 		if got.State != test.want || got.Revision != 2 || got.Hash != "hash" || got.Policy != "staged" || (got.Previous == nil) != (test.want == v1alpha1.RolloutComplete) {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// What nodes run that don't have the newest revision yet.
+func TestBefore(t *testing.T) {
+	previous := &v1alpha1.RolloutRevision{Revision: 1}
+	for name, test := range map[string]struct {
+		was    *v1alpha1.RolloutStatus
+		number int64
+		stored *v1alpha1.RolloutRevision
+	}{
+		"nothing":                        {nil, 0, nil},
+		"a contest from the beginning":   {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutContested}, 0, nil},
+		"complete":                       {&v1alpha1.RolloutStatus{Revision: 2}, 2, nil},
+		"in a step":                      {&v1alpha1.RolloutStatus{Revision: 2, Until: new(int64(7)), Previous: previous}, 1, previous},
+		"in the last step":               {&v1alpha1.RolloutStatus{Revision: 2, Previous: previous}, 1, previous},
+		"in a step of the first version": {&v1alpha1.RolloutStatus{Revision: 1, Until: new(int64(7))}, 0, nil},
+	} {
+		if number, stored := Before(test.was); number != test.number || stored != test.stored {
+			t.Errorf("%s: revision %d, %v", name, number, stored)
 		}
 	}
 }

@@ -249,3 +249,97 @@ func TestContestedStatus(t *testing.T) {
 		t.Errorf("%d Events about repeated writes", n)
 	}
 }
+
+func TestReachable(t *testing.T) {
+	for key, want := range map[string]bool{"": true, corev1.TaintNodeUnreachable: false, corev1.TaintNodeNotReady: true} {
+		node := &corev1.Node{}
+		if key != "" {
+			node.Spec.Taints = []corev1.Taint{{Key: "other"}, {Key: key}}
+		}
+		if got := reachable(node); got != want {
+			t.Errorf("a node with the taint %q is reachable: %v", key, got)
+		}
+	}
+}
+
+// Reports about the previous revision count during a rollout.
+func TestOwnerOf(t *testing.T) {
+	o := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app", Generation: 3}}
+	o.Spec.Programs = make([]v1alpha1.BpfApplicationProgram, 2)
+	if got := ownerOf(o); got.Generation != 3 || got.Programs != 2 || got.Before != 0 || got.Rollout != nil || got.Deleting {
+		t.Errorf("%+v", got)
+	}
+	o.Status.Rollout = &v1alpha1.RolloutStatus{Revision: 2}
+	if got := ownerOf(o); got.Before != 0 || got.Rollout == nil {
+		t.Errorf("without a previous revision: %+v", got)
+	}
+	o.Status.Rollout.Previous = &v1alpha1.RolloutRevision{Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"generation":2}}`)}}
+	o.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	if got := ownerOf(o); got.Before != 2 || !got.Deleting {
+		t.Errorf("with a previous revision: %+v", got)
+	}
+	o.Spec.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}
+	if got := ownerOf(o); got.Invalid == "" || got.Selector != nil {
+		t.Errorf("with an invalid selector: %+v", got)
+	}
+}
+
+func TestTransitioned(t *testing.T) {
+	of := func(first string, generation int64, others ...string) []metav1.Condition {
+		all := []metav1.Condition{{Type: first, ObservedGeneration: generation}}
+		for _, other := range others {
+			all = append(all, metav1.Condition{Type: other})
+		}
+		return all
+	}
+	now := of("ReconcileError", 2, "Ready")
+	for name, test := range map[string]struct {
+		before []metav1.Condition
+		want   bool
+	}{
+		"the first":          {nil, true},
+		"the same":           {now, false},
+		"another type":       {of("ReconcileSuccess", 2, "Ready"), true},
+		"another generation": {of("ReconcileError", 1, "Ready"), true},
+		"of another version": {of("ReconcileError", 2), false},
+	} {
+		if got := transitioned(test.before, now); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// One Event says that a rollout is in another state or step.
+func TestEventsOfRollouts(t *testing.T) {
+	r, _, _ := newReconciler(NewIndex())
+	recorder := events.NewFakeRecorder(10)
+	r.Recorder = recorder
+	status := func(state v1alpha1.RolloutState, step int32) *v1alpha1.RolloutStatus {
+		return &v1alpha1.RolloutStatus{State: state, Revision: 2, Step: step, Message: "what happened"}
+	}
+	for name, test := range map[string]struct {
+		before, after *v1alpha1.RolloutStatus
+		want          string
+	}{
+		"no policy anymore": {status(v1alpha1.RolloutComplete, 0), nil, ""},
+		"adopted":           {nil, status(v1alpha1.RolloutComplete, 0), ""},
+		"begun":             {nil, status(v1alpha1.RolloutProgressing, 1), "Normal RolloutProgressing Rolling out what happened"},
+		"the same":          {status(v1alpha1.RolloutProgressing, 1), status(v1alpha1.RolloutProgressing, 1), ""},
+		"the next step":     {status(v1alpha1.RolloutProgressing, 1), status(v1alpha1.RolloutProgressing, 2), "Normal RolloutProgressing Rolling out what happened"},
+		"paused":            {status(v1alpha1.RolloutProgressing, 1), status(v1alpha1.RolloutPaused, 1), "Normal RolloutPaused Paused: what happened"},
+		"complete":          {status(v1alpha1.RolloutProgressing, 2), status(v1alpha1.RolloutComplete, 0), "Normal RolloutComplete Rolled out revision 2 to all nodes"},
+		"halted":            {status(v1alpha1.RolloutProgressing, 2), status(v1alpha1.RolloutHalted, 2), "Warning RolloutHalted Halted: what happened"},
+		"undone":            {status(v1alpha1.RolloutProgressing, 2), status(v1alpha1.RolloutUndone, 2), "Warning RolloutUndone Undone: what happened"},
+		"two policies":      {status(v1alpha1.RolloutProgressing, 2), status(v1alpha1.RolloutContested, 2), "Warning RolloutContested Not rolled out: what happened"},
+	} {
+		r.announceRollout(&v1alpha1.TcxProgram{}, test.before, test.after)
+		got := ""
+		select {
+		case got = <-recorder.Events:
+		default:
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

@@ -147,6 +147,41 @@ func TestTerminationsOfAStep(t *testing.T) {
 	changing(t, x, Changing{Healthy: 1})
 }
 
+// What a node's inspector says counts as long as the node has a BpfNode. A new BpfNode can be about what happened before.
+func TestHealthThatGoes(t *testing.T) {
+	x, begin := inStep(t, loaded)
+	owner := v1alpha1.BpfNodeOwner{Kind: ref.Kind, Name: ref.Name}
+	conflict := rollout.Health{Conflicts: []rollout.Conflict{{BpfNodeOwner: owner, Type: "ForeignXDP", Program: 7, Message: "another"}}}
+	begin(1)
+	x.SetHealth("a", rollout.Health{})
+	if refs := x.SetHealth("a", conflict); len(refs) != 1 {
+		t.Errorf("the conflict changes %v", refs)
+	}
+	changing(t, x, Changing{Failed: 1, Names: []string{"a: another"}})
+	x.DeleteHealth("a")
+	changing(t, x, Changing{Healthy: 1})
+	x.SetHealth("a", conflict)
+	changing(t, x, Changing{Healthy: 1})
+}
+
+// A program that isn't measured anymore isn't compared with what it was.
+func TestRunTimesThatGo(t *testing.T) {
+	x := cluster(t, "a")
+	at := metav1.NewTime(time.Unix(1_800_000_000, 0))
+	x.SetOwner(ref, uid, everywhere(1))
+	x.SetHealth("a", rollout.Health{})
+	owner := everywhere(2)
+	owner.Rollout = &v1alpha1.RolloutStatus{Revision: 2, Step: 1, Started: &at, StepStarted: &at, MaxRunTimePercent: 200}
+	x.SetOwner(ref, uid, owner)
+	report := reportOf("a", "report", loaded)
+	report.ProgramID = 12
+	x.SetReport(report)
+	x.SetHealth("a", rollout.Health{RunTimes: []rollout.RunTime{{Program: 12, Loaded: at, Average: 300, Previous: 100}}})
+	changing(t, x, Changing{Failed: 1, Names: []string{"a: a run takes 300 ns on average, and 100 ns in the previous revision"}})
+	x.SetHealth("a", rollout.Health{})
+	changing(t, x, Changing{Waiting: 1, Names: []string{"a: the inspector hasn't measured run times"}})
+}
+
 // What can't be attached in a tenant's pod doesn't stop the rollout of a cluster-scoped program.
 func TestFailuresInPods(t *testing.T) {
 	inPods := reports.State{Generation: 2, Condition: v1alpha1.BpfProgCondNotLoaded, Message: "no free slot", InPods: true}

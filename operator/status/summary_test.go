@@ -9,6 +9,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -117,5 +119,35 @@ func TestMessageIsBounded(t *testing.T) {
 	_, message := s.Condition()
 	if len(message) > maxMessage || !utf8.ValidString(message) || !strings.HasPrefix(message, "Failed on 5000 nodes") || !strings.HasSuffix(message, " and 4995 more") {
 		t.Errorf("%d bytes: %q", len(message), message)
+	}
+}
+
+// kstatus reads these conditions beside upstream's.
+func TestConditionsForTools(t *testing.T) {
+	halted := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutHalted}
+	for name, test := range map[string]struct {
+		summary                     Summary
+		ready, reconciling, stalled metav1.ConditionStatus
+	}{
+		"attached":                    {Summary{Generation: 3, Agents: 1, Matching: 1, Selected: 1, Attached: 1}, "True", "False", "False"},
+		"waiting":                     {Summary{Generation: 3, Agents: 1, Matching: 1, Selected: 1, Waiting: 1}, "False", "True", "False"},
+		"failed, and tried again":     {Summary{Generation: 3, Agents: 1, Matching: 1, Selected: 1, Failed: 1}, "False", "True", "False"},
+		"failed for good":             {Summary{Generation: 3, Agents: 1, Matching: 1, Selected: 1, Failed: 1, Stalled: 1}, "False", "False", "True"},
+		"not decoded":                 {Summary{Generation: 3, Undecodable: "spec is a string"}, "False", "False", "True"},
+		"a node selector that's none": {Summary{Generation: 3, Invalid: "the operator is ?"}, "False", "False", "True"},
+		"attached, and halted":        {Summary{Generation: 3, Agents: 1, Matching: 1, Selected: 1, Attached: 1, Rollout: halted}, "False", "False", "True"},
+	} {
+		got := map[string]metav1.ConditionStatus{}
+		for _, c := range test.summary.Conditions() {
+			got[c.Type] = c.Status
+			if c.ObservedGeneration != 3 {
+				t.Errorf("%s: %+v", name, c)
+			}
+		}
+		for kind, want := range map[string]metav1.ConditionStatus{"Ready": test.ready, "Reconciling": test.reconciling, "Stalled": test.stalled} {
+			if is, there := got[kind]; there && is != want || !there && want == "True" {
+				t.Errorf("%s: %s is %q, want %s", name, kind, is, want)
+			}
+		}
 	}
 }
