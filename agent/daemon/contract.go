@@ -64,7 +64,7 @@ func dialectOf(daemon bpfman.Implementation, known dialect) dialect {
 }
 
 // recognize returns the dialect of the daemon. It asks once for each connection. Otherwise, the daemon's list might be
-// misread, and its errors would not name the cause.
+// misread, and its errors wouldn't name the cause.
 func (i *Inventory) recognize(ctx context.Context) (dialect, error) {
 	i.mu.Lock()
 	known, recognized := i.dialect, i.recognized

@@ -33,7 +33,7 @@ func locate(request *gobpfman.LoadRequest, owner program.Owner, found bytecode.B
 	return nil
 }
 
-// setActualType says in a request whether a function is a return probe: its section decides, whatever the user's object says.
+// setActualType says in a request whether a function is a return probe: its section decides, and not the user's object.
 func setActualType(request *gobpfman.LoadRequest, f reader.Function) {
 	key := v1alpha1.MetadataActualType + f.Name
 	delete(request.GetMetadata(), key)

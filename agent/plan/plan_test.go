@@ -580,7 +580,7 @@ func TestGlobalsThatAreNeitherForm(t *testing.T) {
 	}
 }
 
-// The metadata of a program in the daemon says whose it is, also after all reports are lost.
+// The metadata of a program in the daemon says whose it is, even after all reports are lost.
 func TestMetadataOfARequest(t *testing.T) {
 	for namespace, want := range map[string]string{"": "", "tenant": "tenant"} {
 		owner := application(t, "f a/x")

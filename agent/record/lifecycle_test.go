@@ -211,7 +211,7 @@ func TestContentOfOthers(t *testing.T) {
 	}
 }
 
-// A read by name replaces the record, and tells of a change: a write whose response was lost can have taken effect.
+// A read by name replaces the record, and reports a change: a write whose response was lost can have taken effect.
 func TestReadsByName(t *testing.T) {
 	key := program.Key{Kind: "TcxProgram", Name: "p"}
 	for name, test := range map[string]struct {

@@ -288,7 +288,7 @@ func TestForbiddenReportsAreTold(t *testing.T) {
 	}
 }
 
-// An Event tells of a program that recovers. One whose image is read from its registry again hasn't recovered.
+// An Event reports a program that recovers. One whose image is read from its registry again hasn't recovered.
 func TestRecoveriesAreTold(t *testing.T) {
 	failed := v1alpha1.BpfProgCondBytecodeSelectorError.Condition("no route to host")
 	for name, c := range map[string]struct {

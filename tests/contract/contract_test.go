@@ -3,7 +3,7 @@
 
 //go:build linux
 
-// Package contract tests what the agent, the CSI plugin, and the inspector rely on, whichever daemon the node runs: the
+// Package contract tests what the agent, the CSI plugin, and the inspector rely on with each daemon that a node can run: the
 // one that BPFMAN_RPC names, and the daemons in memory, which answer as the real ones do.
 package contract
 
@@ -194,7 +194,7 @@ func TestFunctionsOfALoadShareMaps(t *testing.T) {
 	})
 }
 
-// A program that uses a map owner has that map owner, also if the owner is a later function of a Load. Both have each
+// A program that uses a map owner has that map owner, even if the owner is a later function of a Load. Both have each
 // other as users, until one is unloaded.
 func TestMapOwner(t *testing.T) {
 	onEach(t, func(n *node) {
@@ -398,7 +398,7 @@ func attachedAs(t *testing.T, id uint32) string {
 	must.Succeed(t, err)
 	links := &kernel.Links{}
 	for _, l := range ids.Links {
-		if read, err := links.Read(l); err == nil && read.Program == id { // others' links come and go
+		if read, err := links.Read(l); err == nil && read.Program == id { // others' links are created and deleted
 			return read.Type
 		}
 	}

@@ -30,7 +30,7 @@ type Component struct {
 	run func(*process) error
 	// crashed, if not nil, is called when the process crashes, before another one starts.
 	crashed func()
-	// changed tells of the start and the end of processes.
+	// changed is called at the start and the end of processes.
 	changed signal
 
 	mu      sync.Mutex

@@ -176,7 +176,7 @@ func (c *daemonConn) Invoke(ctx context.Context, method string, args, reply any,
 	}
 	answered := make(chan result, 1)
 	go func() {
-		response, err := c.daemon.service().call(context.Background(), method, request) // also if the client is gone
+		response, err := c.daemon.service().call(context.Background(), method, request) // even if the client is gone
 		if err == nil {
 			c.daemon.changed()
 		}

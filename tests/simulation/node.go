@@ -66,7 +66,7 @@ type Node struct {
 	pods   []*corev1.Pod
 
 	mounts mounts
-	// linksChanged tells of changes of interfaces, programs of changes of the daemon's programs, and power of when the node is
+	// linksChanged reports changes of interfaces, programs of changes of the daemon's programs, and power of when the node is
 	// switched on or off.
 	linksChanged, programs, power signal
 }

@@ -101,7 +101,7 @@ func unseen(before []network.Hook, found network.Found, listed []network.Namespa
 // maxUnseen is the maximum number of hooks that are kept of a namespace that can't be read.
 const maxUnseen = 1024
 
-// place is what identifies a hook of an interface while others come and go.
+// place is what identifies a hook of an interface while others are created and deleted.
 type place struct {
 	network.Interface
 	kind    string

@@ -220,7 +220,7 @@ func refused(e simulation.Event) error {
 	return nil
 }
 
-// Until has a fault end after its time, or at the next rest, whichever is earlier.
+// Until has a fault end after its time, or at the next rest if that is earlier.
 func (c *Cluster) Until(f Fault, end func()) {
 	c.mu.Lock()
 	c.lasting++

@@ -35,7 +35,7 @@ func TestSearch(t *testing.T) {
 	tally := NewTally()
 	first := *seed
 	if first == 0 {
-		first = uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
+		first = uint64(time.Now().UnixNano()) //nolint:gosec // any number is good
 	}
 	for start, n := time.Now(), first; time.Since(start) < *duration && !t.Failed(); n++ {
 		p := Draw(n, tally.Seen())
