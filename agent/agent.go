@@ -171,7 +171,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	tasks.Go(func() error { return a.guard.Start(ctx) })
 	tasks.Go(func() error { return a.Changes.Run(ctx) }) // also without the API server
-	return errors.Join(tasks.Wait(), a.forget())
+	return errors.Join(tasks.Wait(), a.forget())         //nolint:contextcheck // ctx has ended
 }
 
 const (

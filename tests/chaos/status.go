@@ -25,11 +25,8 @@ func (p problems) err() error {
 	return errors.New(strings.Join(p, "\n"))
 }
 
-// CheckStatus returns how the status of an object differs from what the model expects.
-func (m *Model) CheckStatus(wanted *Object, o v1alpha1.UserObject) []string {
-	var p problems
-	var counts v1alpha1.NodeCounts
-	failing := []string{}
+// count counts the nodes as the status of an object does, and returns those that fail.
+func (m *Model) count(wanted *Object) (counts v1alpha1.NodeCounts, failing []string) {
 	for _, name := range m.Nodes {
 		e := m.Expect(wanted, name)
 		if !e.Selected {
@@ -46,6 +43,13 @@ func (m *Model) CheckStatus(wanted *Object, o v1alpha1.UserObject) []string {
 			counts.Attached++
 		}
 	}
+	return counts, failing
+}
+
+// CheckStatus returns how the status of an object differs from what the model expects.
+func (m *Model) CheckStatus(wanted *Object, o v1alpha1.UserObject) []string {
+	var p problems
+	counts, failing := m.count(wanted)
 	state := m.Rollout(wanted)
 	want := string(v1alpha1.ProgramReconcileSuccess)
 	if counts.Failed > 0 || state.Stalled() {

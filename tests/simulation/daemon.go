@@ -175,8 +175,8 @@ func (c *daemonConn) Invoke(ctx context.Context, method string, args, reply any,
 		err      error
 	}
 	answered := make(chan result, 1)
-	go func() {
-		response, err := c.daemon.service().call(context.Background(), method, request) // even if the client is gone
+	go func() { //nolint:contextcheck,gosec // the daemon continues even if the client is gone
+		response, err := c.daemon.service().call(context.Background(), method, request)
 		if err == nil {
 			c.daemon.changed()
 		}

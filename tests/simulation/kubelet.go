@@ -36,8 +36,10 @@ func (n *Node) Join() {
 	n.world.Create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: n.agentPod(), Labels: deploy.PodLabels()},
 		Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{
-			{Name: deploy.DaemonContainer, Image: "daemon:v1"}, {Name: deploy.AgentContainer, Image: "agent:v1"},
-			{Name: deploy.CSIContainer, Image: "csi:v1"}, {Name: deploy.InspectorContainer, Image: "inspector:v1"},
+			{Name: deploy.DaemonContainer, Image: "daemon:v1"},
+			{Name: deploy.AgentContainer, Image: "agent:v1"},
+			{Name: deploy.CSIContainer, Image: "csi:v1"},
+			{Name: deploy.InspectorContainer, Image: "inspector:v1"},
 		}},
 	})
 	n.report(n.reaches(), n.Agent.Running())

@@ -278,7 +278,7 @@ func (c *connection) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, err
 	}
 	ours, theirs := net.Pipe()
-	go func() {
+	go func() { //nolint:contextcheck // a connection outlives the dialing
 		defer theirs.Close()
 		q, err := http.ReadRequest(bufio.NewReader(theirs))
 		if err != nil {

@@ -100,7 +100,7 @@ func (n *Node) writeBoot() error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("create the node's /proc: %w", err)
 	}
-	return os.WriteFile(filepath.Join(dir, "boot_id"), []byte(n.bootID()+"\n"), 0o600) //nolint:wrapcheck // it has the path
+	return os.WriteFile(filepath.Join(dir, "boot_id"), []byte(n.bootID()+"\n"), 0o600)
 }
 
 // bootID returns the ID of the current boot. The caller holds mu.

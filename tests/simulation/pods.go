@@ -353,7 +353,7 @@ func (n *Node) keepPod(ctx context.Context, pod *corev1.Pod) {
 		select {
 		case <-ctx.Done():
 			if !errors.Is(context.Cause(ctx), errPowerOff) {
-				n.unmount(volumes)
+				n.unmount(volumes) //nolint:contextcheck // the kubelet unmounts when ctx has ended
 			}
 			return
 		case <-time.After(wait):

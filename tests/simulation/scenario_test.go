@@ -96,7 +96,7 @@ func TestVolume(t *testing.T) {
 		if volumes := n.Volumes(); len(volumes) != 0 {
 			t.Fatalf("without a program, there is %+v", volumes)
 		}
-		o := tracepoint("counter", "count")
+		o := tracepoint("counter")
 		w.Create(o)
 		shown := func() ebpf.MapID {
 			for _, v := range n.Volumes() {
@@ -136,7 +136,7 @@ func TestRolloutHalts(t *testing.T) {
 			TimeLimit: metav1.Duration{Duration: time.Minute}, OnFailure: "halt",
 		}})
 		w.Pass(10 * time.Minute)
-		o := tracepoint("counter", "count")
+		o := tracepoint("counter")
 		w.Create(o)
 		state := func() string {
 			if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || o.Status.Rollout == nil {
@@ -219,7 +219,7 @@ func TestSlowRegistry(t *testing.T) {
 		n := w.AddNode("n1")
 		n.Agent.Start()
 		release := w.OnEvent(simulation.Each(simulation.Match{Resource: simulation.ResourceRegistry, Name: "slow.example/counter:v1"}, simulation.Hang))
-		slow, other := tracepoint("slow", "count"), tracepoint("other", "count")
+		slow, other := tracepoint("slow"), tracepoint("other")
 		slow.Spec.ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "slow.example/counter:v1"}}
 		other.Spec.ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "fast.example/counter:v1"}}
 		w.Create(slow)
@@ -270,7 +270,7 @@ func TestIdle(t *testing.T) {
 				for i := range 3 {
 					w.AddNode(fmt.Sprint("n", i)).Agent.Start()
 				}
-				o := tracepoint("counter", "count")
+				o := tracepoint("counter")
 				w.Create(o)
 				w.Pass(idle)
 				if !says(t, w, o, "ReconcileSuccess: Attached on 3 of 3") {

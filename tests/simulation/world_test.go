@@ -17,9 +17,9 @@ import (
 )
 
 // tracepoint returns an object for all nodes.
-func tracepoint(name, function string) *v1alpha1.TracepointProgram {
+func tracepoint(name string) *v1alpha1.TracepointProgram {
 	o := &v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	o.Spec.BpfFunctionName, o.Spec.Names = function, []string{"syscalls/sys_enter_kill"}
+	o.Spec.BpfFunctionName, o.Spec.Names = "count", []string{"syscalls/sys_enter_kill"}
 	o.Spec.ByteCode.Path = new("/object.o")
 	return o
 }
@@ -45,7 +45,7 @@ func TestAttached(t *testing.T) {
 			n.Agent.Start()
 		}
 		w.OnEvent(simulation.Nth(1, simulation.Match{Actor: nodes[0].Agent.Name, Verb: "create", Resource: "bpfprograms", Done: true}, w.Crash(10*time.Second)))
-		o := tracepoint("counter", "count")
+		o := tracepoint("counter")
 		w.Create(o)
 		took := w.Await(10*time.Minute, "success", func() bool { return says(t, w, o, "ReconcileSuccess: Attached on 2 of 2") })
 		if ended := nodes[0].Agent.Running(); !ended {

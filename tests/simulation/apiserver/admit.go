@@ -42,5 +42,5 @@ func (admitting) Validate(ctx context.Context, a admission.Attributes, _ admissi
 			Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", a.GetNamespace()), Field: "metadata.namespace",
 		})
 	}
-	return err //nolint:wrapcheck // it is an answer
+	return err
 }

@@ -33,7 +33,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
-	registry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/client-go/applyconfigurations"
 	clientgo "k8s.io/client-go/kubernetes/scheme"
@@ -246,7 +246,7 @@ type statusREST struct{ *registry.Store }
 
 // Update implements [rest.Updater].
 func (r statusREST) Update(ctx context.Context, name string, o rest.UpdatedObjectInfo, created rest.ValidateObjectFunc, updated rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, o, created, updated, false, options) //nolint:wrapcheck // it is an answer
+	return r.Store.Update(ctx, name, o, created, updated, false, options)
 }
 
 // internalize returns the resource of an object, and a copy of the object as it is stored.

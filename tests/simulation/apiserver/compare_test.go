@@ -52,14 +52,14 @@ type pair struct {
 func newPair(t *testing.T) *pair {
 	t.Helper()
 	config := envtest.Config(t)
-	real, err := rest.TransportFor(config)
+	kube, err := rest.TransportFor(config)
 	must.Succeed(t, err)
 	ours := newServer(t).Transport("compare", t.Context(), nil)
 	p := &pair{t: t}
 	for i, from := range []struct {
 		base      string
 		transport http.RoundTripper
-	}{{strings.TrimSuffix(config.Host, "/"), real}, {"http://apiserver", ours}} {
+	}{{strings.TrimSuffix(config.Host, "/"), kube}, {"http://apiserver", ours}} {
 		p.sides[i] = &server{from.base, from.transport, map[string]string{}, map[string]map[string]any{}}
 	}
 	return p
@@ -278,7 +278,7 @@ func (p *pair) watch(watched step, steps ...step) {
 	var bodies [2]*json.Decoder
 	for i, side := range p.sides {
 		response := side.request(p.t, ctx, watched)
-		defer response.Body.Close() //nolint:revive // both are closed at the end
+		defer response.Body.Close()
 		if response.StatusCode != http.StatusOK {
 			content, _ := io.ReadAll(response.Body)
 			p.t.Fatalf("watch %s: %s", watched.path, content)

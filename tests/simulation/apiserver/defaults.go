@@ -24,16 +24,7 @@ func addDefaults(s *runtime.Scheme) {
 		}
 		o.Labels[corev1.LabelMetadataName] = o.Name
 	})
-	add(s, func(o *corev1.Secret) {
-		set(&o.Type, corev1.SecretTypeOpaque)
-		for key, value := range o.StringData {
-			if o.Data == nil {
-				o.Data = map[string][]byte{}
-			}
-			o.Data[key] = []byte(value)
-		}
-		o.StringData = nil
-	})
+	add(s, secretDefaults)
 	add(s, func(o *storagev1.CSIDriver) {
 		spec := &o.Spec
 		setPointer(&spec.AttachRequired, true)
@@ -184,4 +175,15 @@ func defaultVolume(v *corev1.VolumeSource) {
 	case v.Projected != nil:
 		setPointer(&v.Projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
 	}
+}
+
+func secretDefaults(o *corev1.Secret) {
+	set(&o.Type, corev1.SecretTypeOpaque)
+	for key, value := range o.StringData {
+		if o.Data == nil {
+			o.Data = map[string][]byte{}
+		}
+		o.Data[key] = []byte(value)
+	}
+	o.StringData = nil
 }

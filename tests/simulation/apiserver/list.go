@@ -74,7 +74,7 @@ func (r *resource) GetList(ctx context.Context, prefix string, options storage.L
 	if err := setItems(list, kept); err != nil {
 		return err
 	}
-	return versioner.UpdateList(list, version, next, left) //nolint:wrapcheck // it is a list
+	return versioner.UpdateList(list, version, next, left)
 }
 
 type item struct {
@@ -88,7 +88,7 @@ func (s *Server) list(caller caller, r *resource, prefix string, options storage
 	defer s.mu.Unlock()
 	exact, from, err := storage.ValidateListOptions(prefix, versioner, options)
 	if err != nil {
-		return nil, 0, err //nolint:wrapcheck // it is an answer
+		return nil, 0, err
 	}
 	version := uint64(exact) //nolint:gosec // it isn't negative
 	switch {

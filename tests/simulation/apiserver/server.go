@@ -142,7 +142,7 @@ type Snapshot struct{ state }
 func (s *Server) Snapshot() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Snapshot{s.state.clone()}
+	return &Snapshot{s.clone()}
 }
 
 // Restore replaces the content of the server, like a restore of etcd from a backup: resource versions go back, and are used

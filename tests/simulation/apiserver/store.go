@@ -217,7 +217,7 @@ func (r *resource) Delete(ctx context.Context, key string, out runtime.Object, p
 		}
 		if preconditions != nil {
 			if err := preconditions.Check(key, before.Object); err != nil {
-				return err //nolint:wrapcheck // the handlers interpret it
+				return err
 			}
 		}
 		if err := validate(ctx, r.show(before)); err != nil {
@@ -242,7 +242,7 @@ func (r *resource) Get(ctx context.Context, key string, options storage.GetOptio
 	case o != nil:
 		return copyInto(out, r.show(o))
 	case options.IgnoreNotFound:
-		return runtime.SetZeroValue(out) //nolint:wrapcheck // out isn't a pointer
+		return runtime.SetZeroValue(out)
 	default:
 		return storage.NewKeyNotFoundError(key, 0)
 	}
@@ -266,24 +266,7 @@ func (r *resource) GuaranteedUpdate(ctx context.Context, key string, out runtime
 		if before == nil && !ignoreNotFound {
 			return storage.NewKeyNotFoundError(key, 0)
 		}
-		from, version := r.newObject(), uint64(0)
-		if before != nil {
-			from = r.show(before)
-			version = versionOf(before.Object)
-		}
-		if preconditions != nil {
-			if err := preconditions.Check(key, from); err != nil {
-				return err //nolint:wrapcheck // the handlers interpret it
-			}
-		}
-		to, _, err := update(from, storage.ResponseMeta{ResourceVersion: version})
-		if err != nil {
-			return err
-		}
-		if err := versioner.PrepareObjectForStorage(to); err != nil {
-			return fmt.Errorf("prepare %s: %w", key, err)
-		}
-		after, err := r.store(to)
+		after, err := r.updated(key, before, preconditions, update)
 		if err != nil {
 			return err
 		}
@@ -296,6 +279,27 @@ func (r *resource) GuaranteedUpdate(ctx context.Context, key string, out runtime
 			return copyInto(out, r.show(after))
 		}
 	}
+}
+
+// updated returns what an update makes of an object, which is nil if there is none.
+func (r *resource) updated(key string, before *stored, preconditions *storage.Preconditions, update storage.UpdateFunc) (*stored, error) {
+	from, version := r.newObject(), uint64(0)
+	if before != nil {
+		from, version = r.show(before), versionOf(before.Object)
+	}
+	if preconditions != nil {
+		if err := preconditions.Check(key, from); err != nil {
+			return nil, err
+		}
+	}
+	to, _, err := update(from, storage.ResponseMeta{ResourceVersion: version})
+	if err != nil {
+		return nil, err
+	}
+	if err := versioner.PrepareObjectForStorage(to); err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", key, err)
+	}
+	return r.store(to)
 }
 
 func (s *Server) current(r *resource, key string) *stored {

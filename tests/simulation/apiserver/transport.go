@@ -101,7 +101,7 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("understand %s %s: %w", q.Method, q.URL, err)
 	}
 	ctx, cancel := context.WithCancel(q.Context())
-	defer context.AfterFunc(t.alive, cancel)()
+	defer context.AfterFunc(t.alive, cancel)() //nolint:contextcheck // a crash ends it too
 	seen := &Request{Request: q.WithContext(ctx), RequestInfo: info, Actor: t.actor}
 	if err := t.pass(seen, Arrives); err != nil {
 		cancel()
@@ -110,7 +110,7 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if seen.AsOf != 0 && !seen.CanBeStale() {
 		panic(fmt.Sprintf("%s %s of %s can't be stale", q.Method, q.URL, t.actor))
 	}
-	response, err := t.server.serve(seen, cancel)
+	response, err := t.server.serve(seen, cancel) //nolint:contextcheck // the request has its own
 	if err != nil {
 		cancel()
 		return nil, err
@@ -125,7 +125,7 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 		cancel()
 		return response, nil
 	}
-	stop := context.AfterFunc(t.alive, func() { body.finish(errCrashed); cancel() })
+	stop := context.AfterFunc(t.alive, func() { body.finish(errCrashed); cancel() }) //nolint:contextcheck // a crash ends it too
 	body.onClose = func() { stop(); cancel() }
 	body.deliver = func(part []byte) error {
 		seen := *seen
@@ -172,7 +172,7 @@ func (s *Server) serve(q *Request, cancel context.CancelFunc) (*http.Response, e
 	ctx := context.WithValue(q.Context(), serverKey{}, caller{s, q.Actor, q.AsOf})
 	ctx = audit.WithAuditContext(request.WithRequestInfo(ctx, q.RequestInfo))
 	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: q.Actor})
-	incoming := q.Request.WithContext(ctx)
+	incoming := q.WithContext(ctx)
 	if incoming.Body == nil {
 		incoming.Body = http.NoBody
 	}
@@ -238,7 +238,7 @@ func (w *recorder) WriteHeader(code int) {
 
 func (w *recorder) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	return w.body.Write(p) //nolint:wrapcheck // it never fails
+	return w.body.Write(p)
 }
 
 func (w *recorder) response(q *http.Request) *http.Response {
@@ -282,7 +282,7 @@ func (s *Server) stream(q *http.Request, cancel context.CancelFunc) (*http.Respo
 	case <-w.begun:
 		return newResponse(q, w.code, w.header, w, -1), nil
 	case <-q.Context().Done():
-		return nil, q.Context().Err() //nolint:wrapcheck // the client's own
+		return nil, q.Context().Err()
 	}
 }
 
@@ -334,20 +334,21 @@ func (w *stream) finish(err error) {
 	w.signal()
 }
 
-func (w *stream) next() (part []byte, err error, wait bool) {
+// next returns the next part, or whether to wait for it.
+func (w *stream) next() (part []byte, wait bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.parts) > 0 {
 		part, w.parts = w.parts[0], w.parts[1:]
-		return part, nil, false
+		return part, false, nil
 	}
-	return nil, w.ended, w.ended == nil
+	return nil, w.ended == nil, w.ended
 }
 
 // Read implements [io.Reader].
 func (w *stream) Read(p []byte) (int, error) {
 	for len(w.rest) == 0 {
-		part, err, wait := w.next()
+		part, wait, err := w.next()
 		switch {
 		case wait:
 			<-w.wake

@@ -43,7 +43,7 @@ type watcher struct {
 func (s *Server) watch(ctx context.Context, r *resource, key string, options storage.ListOptions) (watch.Interface, error) {
 	version, err := versioner.ParseResourceVersion(options.ResourceVersion)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it is an answer
+		return nil, err
 	}
 	if options.Recursive && !strings.HasSuffix(key, "/") {
 		key += "/"
@@ -66,35 +66,39 @@ func (w *watcher) begin(caller caller, version uint64) {
 	s := w.server
 	initial := w.options.SendInitialEvents != nil && *w.options.SendInitialEvents
 	legacy := w.options.SendInitialEvents == nil && version == 0
-	if initial || legacy {
+	switch {
+	case initial || legacy:
 		at, err := s.readable(caller, w.options.ResourceVersion)
 		if err != nil {
 			w.fail(err)
 			return
 		}
-		c := s.at(w.r.prefix, at)
-		for _, k := range c.keys {
-			if w.covers(k) && w.matches(c.objects[k]) {
-				w.queue = append(w.queue, watch.Event{Type: watch.Added, Object: w.r.show(c.objects[k])})
-			}
-		}
-		w.after = at
+		w.list(at)
 		if initial && w.options.Predicate.AllowWatchBookmarks {
 			w.bookmark(at, true)
 		}
-	} else {
+	case version == 0:
+		w.after = s.version
+	case version < s.compacted:
+		w.fail(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, s.compacted)))
+		return
+	default:
 		w.after = version
-		if version == 0 {
-			w.after = s.version
-		}
-		if w.after < s.compacted {
-			w.fail(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, s.compacted)))
-			return
-		}
 	}
 	for _, c := range s.log {
 		w.add(c)
 	}
+}
+
+// list queues the objects of a version as new ones.
+func (w *watcher) list(at uint64) {
+	c := w.server.at(w.r.prefix, at)
+	for _, k := range c.keys {
+		if w.covers(k) && w.matches(c.objects[k]) {
+			w.queue = append(w.queue, watch.Event{Type: watch.Added, Object: w.r.show(c.objects[k])})
+		}
+	}
+	w.after = at
 }
 
 func (w *watcher) covers(key string) bool {
@@ -148,7 +152,7 @@ func (w *watcher) bookmark(version uint64, endOfInitial bool) {
 // fail ends the watch with an error.
 func (w *watcher) fail(err error) {
 	status := apierrors.NewInternalError(err).ErrStatus
-	if known, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // it isn't wrapped
+	if known, ok := err.(apierrors.APIStatus); ok {
 		status = known.Status()
 	}
 	w.push(watch.Error, &status)

@@ -46,7 +46,7 @@ type Cluster struct {
 	checking sync.Mutex
 
 	mu     sync.Mutex
-	broken *Broken
+	broken *BrokenError
 	// worked is when something was last written, loaded or attached.
 	worked time.Time
 	// ends contains what ends the faults that last.
@@ -111,12 +111,12 @@ func (c *Cluster) Break(i *Invariant, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken == nil {
-		c.broken = &Broken{i, err, slices.Clone(c.log)}
+		c.broken = &BrokenError{i, err, slices.Clone(c.log)}
 	}
 }
 
 // Broken returns the first invariant that was broken, or nil.
-func (c *Cluster) Broken() *Broken {
+func (c *Cluster) Broken() *BrokenError {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.broken

@@ -53,12 +53,12 @@ var Invariants = []Invariant{
 	asExpected, reportsAreTrue, loadedOnce, keptPrograms, restInvariant,
 }
 
-// Broken says which invariant a history broke.
-type Broken struct {
+// BrokenError says which invariant a history broke.
+type BrokenError struct {
 	Invariant *Invariant
 	Err       error
 	// Log contains the last events.
 	Log []string
 }
 
-func (b *Broken) Error() string { return fmt.Sprintf("%s: %v", b.Invariant.Name, b.Err) }
+func (b *BrokenError) Error() string { return fmt.Sprintf("%s: %v", b.Invariant.Name, b.Err) }

@@ -132,7 +132,7 @@ func (c *Cluster) load(name, function string, interfaces ...string) {
 	n := c.node("n1")
 	metadata := map[string]string{v1alpha1.MetadataUUID: "uid", v1alpha1.MetadataProgramName: name, v1alpha1.MetadataKind: object.Kind, v1alpha1.MetadataLoad: "load"}
 	request := &gobpfman.LoadRequest{Info: []*gobpfman.LoadInfo{{Name: function}}, Metadata: metadata}
-	if _, err := n.Daemon.Daemon.Load(context.Background(), request); err != nil {
+	if _, err := n.Daemon.Load(context.Background(), request); err != nil {
 		c.tb.Fatal(err)
 	}
 	programs := n.Daemon.Programs()

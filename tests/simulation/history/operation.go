@@ -117,7 +117,7 @@ func replace(ctx context.Context, c *Cluster, s chaos.Step) error {
 }
 
 // resume resumes the rollouts that are halted although their revision is good. It reports whether there were any.
-func (c *Cluster) resume() (any bool) {
+func (c *Cluster) resume() (resumed bool) {
 	for name, wanted := range c.Model.Objects {
 		if c.Model.Rollout(wanted) != v1alpha1.RolloutComplete {
 			continue
@@ -130,12 +130,12 @@ func (c *Cluster) resume() (any bool) {
 		if is == nil || is.State != v1alpha1.RolloutHalted {
 			continue
 		}
-		any = true
+		resumed = true
 		c.note("USER resumes %s at %s", name, is.Position())
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationRolloutResumed, is.Position())
 		if err := c.Client.Patch(c.tb.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 			c.tb.Fatalf("resume %s: %v", name, err)
 		}
 	}
-	return any
+	return resumed
 }

@@ -85,7 +85,7 @@ func (a *Address) String() string {
 }
 
 func (s Step) String() string {
-	text := ""
+	var text string
 	switch {
 	case s.Fault != nil:
 		text = s.Fault.Kind

@@ -20,7 +20,7 @@ import (
 )
 
 // Play plays a plan, and returns the first invariant that is broken, or nil.
-func Play(t *testing.T, p Plan, invariants []Invariant, tally *Tally) (broken *Broken) {
+func Play(t *testing.T, p Plan, invariants []Invariant, tally *Tally) (broken *BrokenError) {
 	t.Helper()
 	defer func() {
 		if leak := leaked(recover()); leak != nil && broken == nil {
@@ -68,7 +68,7 @@ var goroutinesEnd = Invariant{
 
 // leaked returns the product's goroutines that outlived all components, for which testing/synctest panics. Those of
 // controller-runtime don't count: they stay if a process ends while its caches start, or while a watch passes on an event.
-func leaked(panicked any) *Broken {
+func leaked(panicked any) *BrokenError {
 	if panicked == nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ func leaked(panicked any) *Broken {
 	if len(left) == 0 {
 		return nil
 	}
-	return &Broken{Invariant: &goroutinesEnd, Err: errors.New(strings.Join(left, "\n"))}
+	return &BrokenError{Invariant: &goroutinesEnd, Err: errors.New(strings.Join(left, "\n"))}
 }
 
 // leftBefore contains the goroutines that earlier histories left, by the start of their stacks.

@@ -35,7 +35,7 @@ func TestSearch(t *testing.T) {
 	tally := NewTally()
 	first := *seed
 	if first == 0 {
-		first = uint64(time.Now().UnixNano()) //nolint:gosec // any number is good
+		first = uint64(time.Now().UnixNano())
 	}
 	for start, n := time.Now(), first; time.Since(start) < *duration && !t.Failed(); n++ {
 		p := Draw(n, tally.Seen())
@@ -49,7 +49,7 @@ func TestSearch(t *testing.T) {
 // replays is how often a plan is played to find out whether it breaks an invariant.
 const replays = 3
 
-func fails(t *testing.T, p Plan, invariant string, tally *Tally) *Broken {
+func fails(t *testing.T, p Plan, invariant string, tally *Tally) *BrokenError {
 	t.Helper()
 	for range replays {
 		if broken := Play(t, p, Invariants, tally); broken != nil && broken.Invariant.Name == invariant {
@@ -121,7 +121,7 @@ func TestRecordings(t *testing.T) {
 }
 
 // report shortens a plan, and saves it.
-func report(t *testing.T, p Plan, broken *Broken, tally *Tally) {
+func report(t *testing.T, p Plan, broken *BrokenError, tally *Tally) {
 	t.Helper()
 	if again := fails(t, p, broken.Invariant.Name, tally); again != nil {
 		p.Steps = shrink.Sequence(p.Steps, func(steps []Step) bool {
