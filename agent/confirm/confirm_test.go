@@ -996,12 +996,13 @@ func TestPrepared(t *testing.T) {
 	node(t, func(w *world) {
 		w.stop()
 		w.pass(0)
-		prepared, stays := 0, false
-		w.changes.Prepare = func(_ context.Context, unchanged func() bool) {
+		prepared, stays, enough := 0, false, true
+		w.changes.Prepare = func(_ context.Context, unchanged func() bool) bool {
 			w.Lock()
 			defer w.Unlock()
 			prepared++
 			stays = unchanged()
+			return enough
 		}
 		w.responds = func() Response { return Reached } // the version stays open
 		w.attach(w.version("good"), "d1")
@@ -1020,6 +1021,11 @@ func TestPrepared(t *testing.T) {
 		w.pass(2 * prepareAgain)
 		if prepared < 2 || prepared > 3 {
 			w.t.Errorf("prepared %d times", prepared)
+		}
+		prepared, enough = 0, false
+		w.pass(prepareAgain + 10*prepareSoon)
+		if prepared < 10 || prepared > 11 {
+			w.t.Errorf("prepared %d times while that finds nothing out", prepared)
 		}
 	})
 }
