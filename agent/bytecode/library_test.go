@@ -553,6 +553,7 @@ func TestPlacesAreKeptForThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRuns()
 		var end []chan struct{}
+		var mu sync.Mutex
 		told := map[string]bool{}
 		join := func(name string) (started bool, since time.Time) {
 			done, owner := make(chan struct{}), program.Key{Namespace: "a", Name: name}
@@ -560,7 +561,11 @@ func TestPlacesAreKeptForThoseWhoWait(t *testing.T) {
 			_, since = s.join(t.Context(), owner, &run{key: name}, func(context.Context) (Bytecode, error) {
 				<-done
 				return Bytecode{}, nil
-			}, func() { told[name] = true })
+			}, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				told[name] = true
+			})
 			if started = s.of("a").reading[fast] > before; started {
 				end = append(end, done)
 			}
@@ -607,6 +612,7 @@ func TestPlacesAreNotKeptForThoseWhoHaveARead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newRuns()
 				end := map[string]chan struct{}{}
+				var mu sync.Mutex
 				told := map[string]int{}
 				join := func(name, image string) bool {
 					done, before := make(chan struct{}), s.of("a").reading[fast]
@@ -614,7 +620,11 @@ func TestPlacesAreNotKeptForThoseWhoHaveARead(t *testing.T) {
 					s.join(t.Context(), program.Key{Namespace: "a", Name: name}, wanted, func(context.Context) (Bytecode, error) {
 						<-done
 						return Bytecode{}, nil
-					}, func() { told[name]++ })
+					}, func() {
+						mu.Lock()
+						defer mu.Unlock()
+						told[name]++
+					})
 					started := s.of("a").reading[fast] > before
 					if started {
 						end[name] = done
