@@ -332,7 +332,7 @@ func TestServersThatCannotReachEachOther(t *testing.T) {
 }
 
 // expired is a context whose deadline passes when the inner one is canceled.
-type expired struct{ context.Context }
+type expired struct{ context.Context } //nolint:containedctx // it is one
 
 func (e expired) Err() error {
 	if e.Context.Err() == nil {
