@@ -101,6 +101,7 @@ func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode,
 	l.once.Do(func() { l.lanes, l.runs, l.busy, l.findings = newLanes(), newRuns(), newBusy(), lru.New(maxFindings) })
 	found, request, err := l.known(q)
 	if err != nil || request == nil {
+		l.runs.leave(q.Owner, q.Image)
 		return found, err
 	}
 	key, lasting := hash(fmt.Append(nil, found.Image)), true
@@ -119,7 +120,7 @@ func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode,
 		key, lasting = q.runKey(*request, noEntry), strings.Contains(request.Image, "@")
 		read = func(ctx context.Context, r *run) (Bytecode, error) { return l.read(ctx, r, q, request, noEntry) }
 	}
-	wanted := &run{key: key, lasting: lasting}
+	wanted := &run{key: key, image: q.Image, lasting: lasting}
 	if l.lanes.laneOf(hostOf(request.Image)) > 0 {
 		wanted.speed = slow
 	}

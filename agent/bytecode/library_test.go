@@ -553,6 +553,7 @@ func TestPlacesAreKeptForThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRuns()
 		var end []chan struct{}
+		var mu sync.Mutex
 		told := map[string]bool{}
 		join := func(name string) (started bool, since time.Time) {
 			done, owner := make(chan struct{}), program.Key{Namespace: "a", Name: name}
@@ -560,7 +561,11 @@ func TestPlacesAreKeptForThoseWhoWait(t *testing.T) {
 			_, since = s.join(t.Context(), owner, &run{key: name}, func(context.Context) (Bytecode, error) {
 				<-done
 				return Bytecode{}, nil
-			}, func() { told[name] = true })
+			}, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				told[name] = true
+			})
 			if started = s.of("a").reading[fast] > before; started {
 				end = append(end, done)
 			}
@@ -598,6 +603,66 @@ func TestPlacesAreKeptForThoseWhoWait(t *testing.T) {
 			t.Errorf("%+v waits", s.of("a").waiting)
 		}
 	})
+}
+
+// No place is kept for an owner that doesn't need one anymore, because another one has its image read.
+func TestPlacesAreNotKeptForThoseWhoHaveARead(t *testing.T) {
+	for name, fromStore := range map[string]bool{"from another's read": false, "from the store": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRuns()
+				end := map[string]chan struct{}{}
+				var mu sync.Mutex
+				told := map[string]int{}
+				join := func(name, image string) bool {
+					done, before := make(chan struct{}), s.of("a").reading[fast]
+					wanted := &run{key: image, image: Image{Reference: image}}
+					s.join(t.Context(), program.Key{Namespace: "a", Name: name}, wanted, func(context.Context) (Bytecode, error) {
+						<-done
+						return Bytecode{}, nil
+					}, func() {
+						mu.Lock()
+						defer mu.Unlock()
+						told[name]++
+					})
+					started := s.of("a").reading[fast] > before
+					if started {
+						end[name] = done
+					}
+					return started
+				}
+				for n := range maxReading {
+					join(fmt.Sprint(n), fmt.Sprint(n))
+				}
+				join("first", "shared")
+				join("second", "shared")
+				join("third", "other")
+				for n := range 2 {
+					close(end[fmt.Sprint(n)])
+					delete(end, fmt.Sprint(n))
+				}
+				synctest.Wait()
+				if told["first"] != 1 || told["second"] != 1 || told["third"] != 0 {
+					t.Errorf("told %v", told)
+				}
+				if !join("first", "shared") {
+					t.Error("the first one got no place")
+				}
+				if fromStore {
+					s.leave(program.Key{Namespace: "a", Name: "second"}, Image{Reference: "shared"})
+				} else if join("second", "shared") {
+					t.Error("the same image is read twice")
+				}
+				if told["third"] != 1 || !join("third", "other") {
+					t.Errorf("the place of the second one is kept: told %v", told)
+				}
+				for _, done := range end {
+					close(done)
+				}
+				synctest.Wait()
+			})
+		})
+	}
 }
 
 // If a read gives way because the namespace that started it has too many slow ones, a namespace that hasn't can start it.

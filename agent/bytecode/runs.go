@@ -34,6 +34,8 @@ const (
 type run struct {
 	key     string
 	started time.Time
+	// image is what the question was about.
+	image Image
 	// namespace is the one of the owner that started it.
 	namespace string
 	speed     speed
@@ -74,9 +76,10 @@ type namespaceRuns struct {
 	done    []*run // the oldest first
 }
 
-// waiter is an owner that waits for being able to start a run.
+// waiter is an owner that waits for being able to start a run about an image.
 type waiter struct {
 	owner program.Key
+	image Image
 	since time.Time
 	later func()
 	// told is when the owner was told that there is a place, which is kept for it for a while. It is zero before.
@@ -101,27 +104,28 @@ func (s *runs) of(namespace string) *namespaceRuns {
 // unless it is nil, when it makes sense to ask again. It starts the wanted run with read if there is none that the question
 // can use, and if the owner's namespace doesn't have too many of its speed.
 func (s *runs) join(ctx context.Context, owner program.Key, wanted *run, read func(context.Context) (Bytecode, error), later func()) (done *run, since time.Time) {
+	var told []func()
+	defer func() { tellAll(told) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, r := s.of(owner.Namespace), s.byKey[wanted.key]
+	w := waiter{owner: owner, image: wanted.image, since: time.Now(), later: later}
 	switch {
 	case r != nil && r.use():
-		if r.done {
+		if told = n.leave(w); r.done {
 			return r, time.Time{}
 		}
-	case n.free(wanted.speed, owner) <= 0:
-		return nil, n.wait(wanted.speed, waiter{owner: owner, since: time.Now(), later: later})
+	case n.free(wanted.speed, w) <= 0:
+		return nil, n.wait(wanted.speed, w)
 	default:
-		n.leave(wanted.speed, owner)
+		told = n.leave(w)
 		r = wanted
 		r.started, r.namespace, r.waiting, r.later = time.Now(), owner.Namespace, 1, map[program.Key]func(){}
 		s.byKey[r.key] = r
 		n.reading[r.speed]++
 		go func() {
 			found, err := read(interrupt.Without(ctx)) // others wait for it too
-			for _, tell := range s.end(r, found, err) {
-				tell()
-			}
+			tellAll(s.end(r, found, err))
 		}()
 	}
 	if later != nil && len(r.later) < maxWaiting {
@@ -130,12 +134,32 @@ func (s *runs) join(ctx context.Context, owner program.Key, wanted *run, read fu
 	return nil, r.started
 }
 
+// leave ends the wait of an owner that has its answer about an image.
+func (s *runs) leave(owner program.Key, image Image) {
+	s.mu.Lock()
+	var told []func()
+	if n := s.namespaces[owner.Namespace]; n != nil {
+		told = n.leave(waiter{owner: owner, image: image})
+	}
+	s.mu.Unlock()
+	tellAll(told)
+}
+
+func tellAll(told []func()) {
+	for _, tell := range told {
+		tell()
+	}
+}
+
+// is reports whether two waiters are the same one.
+func (w waiter) is(other waiter) bool { return w.owner == other.owner && w.image == other.image }
+
 // free returns the number of places that an owner can take. It doesn't count those that are kept for others.
-func (n *namespaceRuns) free(speed speed, owner program.Key) int {
+func (n *namespaceRuns) free(speed speed, w waiter) int {
 	n.waiting[speed] = slices.DeleteFunc(n.waiting[speed], waiter.expired)
 	free := maxReading - n.reading[speed]
-	for _, w := range n.waiting[speed] {
-		if !w.told.IsZero() && w.owner != owner {
+	for _, other := range n.waiting[speed] {
+		if !other.told.IsZero() && !other.is(w) {
 			free--
 		}
 	}
@@ -147,7 +171,7 @@ func (w waiter) expired() bool { return !w.told.IsZero() && time.Since(w.told) >
 
 // wait has an owner wait for a place, unless it does already, and returns since when it does.
 func (n *namespaceRuns) wait(speed speed, w waiter) time.Time {
-	i := slices.IndexFunc(n.waiting[speed], func(other waiter) bool { return other.owner == w.owner })
+	i := slices.IndexFunc(n.waiting[speed], w.is)
 	if i >= 0 {
 		n.waiting[speed][i].told = time.Time{} // a read from a registry that is slow took its place
 		return n.waiting[speed][i].since
@@ -158,15 +182,23 @@ func (n *namespaceRuns) wait(speed speed, w waiter) time.Time {
 	return w.since
 }
 
-// leave ends the wait of an owner, if it waits.
-func (n *namespaceRuns) leave(speed speed, owner program.Key) {
-	n.waiting[speed] = slices.DeleteFunc(n.waiting[speed], func(w waiter) bool { return w.owner == owner })
+// leave ends the wait of an owner, if it waits, and returns how to tell those for whom there is a place now. It may wait at the
+// other speed, because its registry became slow in the meantime.
+func (n *namespaceRuns) leave(w waiter) []func() {
+	var tell []func()
+	for speed := range speeds {
+		if i := slices.IndexFunc(n.waiting[speed], w.is); i >= 0 {
+			n.waiting[speed] = slices.Delete(n.waiting[speed], i, i+1)
+			tell = append(tell, n.next(speed)...)
+		}
+	}
+	return tell
 }
 
 // next keeps places that are free now for those who have waited for the longest time, and returns how to tell them.
 func (n *namespaceRuns) next(speed speed) []func() {
 	var tell []func()
-	free := n.free(speed, program.Key{})
+	free := n.free(speed, waiter{})
 	for i := range n.waiting[speed] {
 		if w := &n.waiting[speed][i]; free > 0 && w.told.IsZero() {
 			tell = append(tell, w.later)
@@ -190,9 +222,7 @@ func (s *runs) slow(r *run) bool {
 	n.reading[slow]++
 	told := n.next(fast)
 	s.mu.Unlock()
-	for _, tell := range told {
-		tell()
-	}
+	tellAll(told)
 	return true
 }
 
@@ -207,7 +237,7 @@ func (s *runs) end(r *run, found Bytecode, err error) []func() {
 	for owner, later := range r.later {
 		if errors.Is(err, errCrowded) {
 			others := s.of(owner.Namespace)
-			others.wait(slow, waiter{owner: owner, since: r.started, later: later})
+			others.wait(slow, waiter{owner: owner, image: r.image, since: r.started, later: later})
 			tell = append(tell, others.next(slow)...)
 		} else {
 			tell = append(tell, later)

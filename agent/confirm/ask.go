@@ -101,23 +101,26 @@ func (a *Asker) Ask(ctx context.Context) Response {
 	return response
 }
 
-// Prepare finds out whether other API servers respond to a node with one, before a change can prevent it. On networks on which
-// control plane nodes can't reach each other's API server, no change would be confirmed. Unchanged reports whether no change
-// has begun when the requests have ended: then their silence says nothing.
-func (a *Asker) Prepare(ctx context.Context, unchanged func() bool) {
+// Prepare lists the API servers, and finds out whether those on other nodes respond to a node with one, before a change can
+// prevent it. On networks on which control plane nodes can't reach each other's API server, no change would be confirmed.
+// Unchanged reports whether no change has begun when the requests have ended: then their silence says nothing. Prepare returns
+// false if it has to be repeated soon: the servers can't be listed, or are silent at the moment.
+func (a *Asker) Prepare(ctx context.Context, unchanged func() bool) bool {
 	a.reload(ctx)
-	if !a.known.listed() {
-		a.list(ctx)
-	}
+	short, end := context.WithTimeout(ctx, patience/2) //nolint:mnd // the rest is for the others
+	listed := a.list(short) == Responded
+	end()
 	peers := a.known.peers()
 	if len(peers) == 0 {
-		return
+		return listed
 	}
 	enough, stop := context.WithCancel(ctx)
 	defer stop()
-	if heard := a.versions(enough, peers, stop) != Silent; heard || ctx.Err() == nil && unchanged() {
+	heard := a.versions(enough, peers, stop) != Silent
+	if heard || !errors.Is(ctx.Err(), context.Canceled) && unchanged() {
 		a.known.setHeard(ctx, heard)
 	}
+	return heard
 }
 
 // versions requests the versions of API servers, and returns the best response. It calls enough when one has responded, which

@@ -331,6 +331,70 @@ func TestServersThatCannotReachEachOther(t *testing.T) {
 	}
 }
 
+// expired is a context whose deadline passes when the inner one is canceled.
+type expired struct{ context.Context } //nolint:containedctx // it is one
+
+func (e expired) Err() error {
+	if e.Context.Err() == nil {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// Most networks drop what they don't allow, so that requests end at their deadline. That is silence too. The end of the agent
+// isn't: the next process must not believe it.
+func TestPreparationWithoutAResponse(t *testing.T) {
+	cluster := newAuthority(t)
+	own := cluster.start(anyPort, time.Now().Add(time.Hour))
+	other := cluster.start(fmt.Sprintf("127.0.0.2:%d", own.addr().Port()), time.Now().Add(time.Hour))
+	own.serves(lists(own.addr(), other.addr()))
+	a := onThisNode(asker(t, client(t, own, cluster.pem()), ""))
+	settled := func() bool { return true }
+	for _, step := range []struct {
+		name   string
+		within func(context.Context) context.Context
+		want   Response
+	}{
+		{"the agent ends", func(ctx context.Context) context.Context { return ctx }, Silent},
+		{"packets are dropped", func(ctx context.Context) context.Context { return expired{ctx} }, Responded},
+	} {
+		other.serves(status(http.StatusOK))
+		if !a.Prepare(t.Context(), settled) {
+			t.Fatal("the other server doesn't respond")
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		other.isSilent(stop)
+		if a.Prepare(step.within(ctx), settled) {
+			t.Error("it doesn't have to be repeated soon")
+		}
+		other.serves(breaks)
+		if got := a.Ask(t.Context()); got != step.want {
+			t.Errorf("%s: the response is %d, not %d", step.name, got, step.want)
+		}
+		stop()
+	}
+}
+
+// A cluster begins with a single API server. Once there are others, a change needs a response of one of them, although none has
+// happened since.
+func TestFirstServerOfACluster(t *testing.T) {
+	cluster := newAuthority(t)
+	own := cluster.start(anyPort, time.Now().Add(time.Hour))
+	other := cluster.start(fmt.Sprintf("127.0.0.2:%d", own.addr().Port()), time.Now().Add(time.Hour))
+	a := onThisNode(asker(t, client(t, own, cluster.pem()), ""))
+	settled := func() bool { return true }
+	for _, servers := range [][]netip.AddrPort{{own.addr()}, {own.addr(), other.addr()}} {
+		own.serves(lists(servers...))
+		if !a.Prepare(t.Context(), settled) {
+			t.Errorf("of %v, none responds", servers)
+		}
+	}
+	other.serves(breaks)
+	if got := a.Ask(t.Context()); got != Silent {
+		t.Errorf("the response is %d", got)
+	}
+}
+
 // On a node without an API server, the response of any of them counts, and only one is asked.
 func TestServersOnOtherNodes(t *testing.T) {
 	cluster := newAuthority(t)

@@ -31,8 +31,8 @@ const (
 	again, later = time.Second, 5 * time.Second
 	// patience is the timeout of a request.
 	patience = 3 * time.Second
-	// prepareAgain is the interval of preparations.
-	prepareAgain = time.Hour
+	// prepareAgain is the interval of preparations, and prepareSoon the one after a preparation that found nothing out.
+	prepareAgain, prepareSoon = time.Hour, time.Minute
 	// spread is the part of the time limit over which the nodes spread their first requests.
 	spread = 0.6
 )
@@ -44,9 +44,9 @@ type Changes struct {
 	Limit time.Duration
 	// Ask sends a request to the API server over a new connection.
 	Ask func(ctx context.Context) Response
-	// Prepare, if not nil, finds out what a later Ask needs to know. It is called from time to time while no version waits.
-	// unchanged reports whether that is still so.
-	Prepare func(ctx context.Context, unchanged func() bool)
+	// Prepare, if not nil, finds out what a later Ask needs to know, and returns false if it has to be repeated soon. It is called
+	// from time to time while no version waits. unchanged reports whether that is still so.
+	Prepare func(ctx context.Context, unchanged func() bool) bool
 	// Undo unloads the programs of objects, and runs their previous versions instead if these aren't nil. It returns the
 	// errors of those for which that failed.
 	Undo func(ctx context.Context, previous map[program.Key]*Version) map[program.Key]error
@@ -67,7 +67,7 @@ type Changes struct {
 	// unwritten are the keys whose records on the disk differ, because writing failed, for example on a full disk.
 	unwritten map[program.Key]bool
 	next      time.Time // of the next request
-	prepared  time.Time // when Prepare was called last
+	prepare   time.Time // when Prepare is due
 }
 
 // Open reads the records in a directory. The boot ID comes from proc.

@@ -799,15 +799,23 @@ func TestStoppedBeyondTheLimit(t *testing.T) {
 
 // An agent that was stopped beyond the time limit doesn't believe a single request without a response.
 func TestSingleSilentRequest(t *testing.T) {
-	for silent, undone := range map[int]bool{1: false, 3: false, 100: true} {
+	type test struct {
+		silent  int
+		earlier bool // the process before had requests without a response
+	}
+	for test, undone := range map[test]bool{{1, false}: false, {3, false}: false, {100, false}: true, {1, true}: false, {100, true}: true} {
 		node(t, func(w *world) {
 			v := w.version("good")
 			w.attach(v, "d")
+			if test.earlier {
+				w.responds = func() Response { return Silent }
+				w.pass(limit - 2*time.Second)
+			}
 			w.stop()
 			w.pass(10 * limit)
 			asked := 0
 			w.responds = func() Response {
-				if asked++; asked > silent {
+				if asked++; asked > test.silent {
 					return Responded
 				}
 				return Silent
@@ -817,7 +825,7 @@ func TestSingleSilentRequest(t *testing.T) {
 			w.attach(v, "d")
 			w.pass(limit / 2)
 			if got := len(w.undone) > 0; got != undone {
-				w.t.Errorf("after %d silent requests, undone: %v", silent, got)
+				w.t.Errorf("%+v: undone: %v", test, got)
 			}
 		})
 	}
@@ -996,12 +1004,13 @@ func TestPrepared(t *testing.T) {
 	node(t, func(w *world) {
 		w.stop()
 		w.pass(0)
-		prepared, stays := 0, false
-		w.changes.Prepare = func(_ context.Context, unchanged func() bool) {
+		prepared, stays, enough := 0, false, true
+		w.changes.Prepare = func(_ context.Context, unchanged func() bool) bool {
 			w.Lock()
 			defer w.Unlock()
 			prepared++
 			stays = unchanged()
+			return enough
 		}
 		w.responds = func() Response { return Reached } // the version stays open
 		w.attach(w.version("good"), "d1")
@@ -1020,6 +1029,11 @@ func TestPrepared(t *testing.T) {
 		w.pass(2 * prepareAgain)
 		if prepared < 2 || prepared > 3 {
 			w.t.Errorf("prepared %d times", prepared)
+		}
+		prepared, enough = 0, false
+		w.pass(prepareAgain + 10*prepareSoon)
+		if prepared < 10 || prepared > 11 {
+			w.t.Errorf("prepared %d times while that finds nothing out", prepared)
 		}
 	})
 }

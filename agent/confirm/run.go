@@ -18,7 +18,7 @@ func (c *Changes) Run(ctx context.Context) error {
 		c.ask(ctx) // the last response that an earlier process recorded can be old, and so can a deadline
 	}
 	for {
-		c.prepare(ctx)
+		c.prepareIfDue(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -29,16 +29,21 @@ func (c *Changes) Run(ctx context.Context) error {
 	}
 }
 
-// prepare calls Prepare if that is due and no version waits for a response.
-func (c *Changes) prepare(ctx context.Context) {
-	if c.Prepare == nil || !c.Enabled() || time.Since(c.prepared) < prepareAgain || !c.settled() {
+// prepareIfDue calls Prepare if that is due and no version waits for a response.
+func (c *Changes) prepareIfDue(ctx context.Context) {
+	if !c.prepares() || time.Now().Before(c.prepare) || !c.settled() {
 		return
 	}
 	short, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	c.Prepare(short, c.settled)
-	c.prepared = time.Now()
+	next := prepareSoon
+	if c.Prepare(short, c.settled) {
+		next = prepareAgain
+	}
+	c.prepare = time.Now().Add(next)
 }
+
+func (c *Changes) prepares() bool { return c.Prepare != nil && c.Enabled() }
 
 // settled reports whether no version waits for a response.
 func (c *Changes) settled() bool {
@@ -56,9 +61,13 @@ func (c *Changes) settled() bool {
 func (c *Changes) wait() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	until := time.Now().Add(prepareAgain)
+	const idle = time.Hour
+	until := time.Now().Add(idle)
+	if now := time.Now(); c.prepares() && now.Before(c.prepare) { // otherwise, it is due when no version waits
+		until = c.prepare
+	}
 	if len(c.unwritten) > 0 {
-		until = time.Now().Add(later)
+		until = earlier(until, time.Now().Add(later))
 	}
 	for _, r := range c.records {
 		switch {

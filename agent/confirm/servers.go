@@ -99,13 +99,6 @@ func (s *servers) learn(ctx context.Context, body []byte) {
 	s.keep(ctx)
 }
 
-// listed reports whether the servers are known.
-func (s *servers) listed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.known.Servers) > 0
-}
-
 // hasHeard reports whether a server on another node is known to respond to this node.
 func (s *servers) hasHeard() bool {
 	s.mu.Lock()

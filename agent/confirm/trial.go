@@ -97,6 +97,8 @@ type trial struct {
 	// Part means that a part of the version was confirmed before.
 	Part bool `json:"part,omitempty"`
 
+	// unheard means that this process has had a request without a response since the last one with a response.
+	unheard bool
 	// deadline is Due in this process.
 	deadline time.Time
 	// since is when the state began. It is zero until the version is attached, which can take longer than the time limit. A
@@ -186,11 +188,11 @@ func (r record) heard(sent time.Time) record {
 // unheard returns the record after a request without a response. A single one undoes nothing: if the deadline has passed, for
 // example because the agent or the node was stopped, there is time for others.
 func (r record) unheard(now time.Time, limit time.Duration) record {
-	if r.Tried == nil || r.Tried.State != trying || r.Tried.Silent {
+	if r.Tried == nil || r.Tried.State != trying || r.Tried.Silent && r.Tried.unheard {
 		return r
 	}
 	next := *r.Tried
-	next.Silent = true
+	next.Silent, next.unheard = true, true
 	if least := now.Add(min(limit/3, 2*patience)); next.deadline.Before(least) { //nolint:mnd // the first request is in the first 60% of the limit
 		next.deadline = least
 	}
@@ -241,7 +243,7 @@ func (r record) postponed(now time.Time, limit time.Duration) record {
 		return r
 	}
 	next := *r.Tried
-	next.deadline, next.Silent = now.Add(limit), false
+	next.deadline, next.Silent, next.unheard = now.Add(limit), false, false
 	return record{r.Confirmed, &next}
 }
 

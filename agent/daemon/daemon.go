@@ -9,6 +9,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -36,6 +37,8 @@ func OnConnect(ctx context.Context, conn *grpc.ClientConn, f func()) {
 type Error struct {
 	Op    string
 	Cause error
+	// Took is how long the daemon had the call. It is 0 if the call wasn't made.
+	Took time.Duration
 }
 
 func (e *Error) Error() string {

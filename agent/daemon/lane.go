@@ -142,6 +142,7 @@ func do[R any](ctx context.Context, i *Inventory, op string, deadline time.Durat
 		return err
 	}
 	defer i.lane.leave()
+	began := time.Now()
 	response, err := within(interrupt.Without(ctx), i.lane, deadline, func(ctx context.Context) (none R, _ error) {
 		d, err := i.recognize(ctx)
 		if err != nil {
@@ -153,6 +154,7 @@ func do[R any](ctx context.Context, i *Inventory, op string, deadline time.Durat
 		}
 		return response, nil
 	})
+	took := time.Since(began)
 
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -160,7 +162,7 @@ func do[R any](ctx context.Context, i *Inventory, op string, deadline time.Durat
 		if uncertain(err) {
 			i.known = false
 		}
-		return &Error{Op: op, Cause: err}
+		return &Error{Op: op, Cause: err, Took: took}
 	}
 	record(response)
 	return nil

@@ -131,7 +131,8 @@ func TestDaemonThatHangs(t *testing.T) {
 		}
 
 		// A Load isn't sent to a daemon that hangs: the daemon might execute it later.
-		if err := i.Load(t.Context(), request(owner, "g")); err == nil || d.loads.Load() != 0 {
+		failed := (*Error)(nil)
+		if err := i.Load(t.Context(), request(owner, "g")); !errors.As(err, &failed) || failed.Took != 0 || d.loads.Load() != 0 {
 			t.Errorf("loaded with %v, %d calls", err, d.loads.Load())
 		}
 		gaveUp, giveUp := context.WithTimeout(t.Context(), time.Second)
@@ -146,7 +147,7 @@ func TestDaemonThatHangs(t *testing.T) {
 		}
 		// A daemon that hangs again is found out in the same way.
 		d.hangs.Store(true)
-		if err := i.Attach(t.Context(), p.ID, program.AttachPoint{Name: "lo", Info: &gobpfman.AttachInfo{}}); err == nil || i.Ready() == nil {
+		if err := i.Attach(t.Context(), p.ID, program.AttachPoint{Name: "lo", Info: &gobpfman.AttachInfo{}}); !errors.As(err, &failed) || failed.Took != callDeadline || i.Ready() == nil {
 			t.Errorf("attached: %v", err)
 		}
 	})

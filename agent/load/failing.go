@@ -49,7 +49,7 @@ func namingFailed(request *gobpfman.LoadRequest, err error) error {
 	if more := len(failing) - maxFailing; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return &daemon.Error{Op: fmt.Sprintf("load %d functions, of which %s %s, from %s", len(request.GetInfo()), names, verb, source), Cause: refused.Cause}
+	return &daemon.Error{Op: fmt.Sprintf("load %d functions, of which %s %s, from %s", len(request.GetInfo()), names, verb, source), Cause: refused.Cause, Took: refused.Took}
 }
 
 // failed returns the functions of a request that the logs in a message are about.

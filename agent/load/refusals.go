@@ -42,7 +42,8 @@ type attempt struct {
 	owner      program.Key
 	uid        string
 	generation int64
-	replaces   bool   // the annotation, which doesn't change the generation
+	replaces   bool // the annotations, which don't change the generation
+	restarted  string
 	load       string // metadata bpfman.io/load
 	manifest   string
 	mapOwner   uint32
@@ -58,7 +59,8 @@ type refusedLoad struct {
 // error.
 func (r *refusals) try(owner program.Owner, request *gobpfman.LoadRequest, load func() error) error {
 	id := attempt{
-		owner: owner.Key, uid: request.GetUuid(), generation: owner.Generation, replaces: owner.ReplacePinnedMaps, load: request.GetMetadata()[v1alpha1.MetadataLoad],
+		owner: owner.Key, uid: request.GetUuid(), generation: owner.Generation, replaces: owner.ReplacePinnedMaps, restarted: owner.RestartedAt,
+		load:     request.GetMetadata()[v1alpha1.MetadataLoad],
 		manifest: request.GetMetadata()[v1alpha1.MetadataManifest], mapOwner: request.GetMapOwnerId(),
 	}
 	last := r.kept.Get(id.owner.Namespace, id)

@@ -116,6 +116,7 @@ func TestChangesEndDelays(t *testing.T) {
 		"created again":      func(l *loading) { l.request.Uuid = new("another") },
 		"generation":         func(l *loading) { l.owner.Generation++ },
 		"annotation":         func(l *loading) { l.owner.ReplacePinnedMaps = true },
+		"restart":            func(l *loading) { l.owner.RestartedAt = "now" },
 		"load":               func(l *loading) { l.request.Metadata[v1alpha1.MetadataLoad] = "another" },
 		"manifest":           func(l *loading) { l.request.Metadata[v1alpha1.MetadataManifest] = "another" },
 		"map owner":          func(l *loading) { l.request.MapOwnerId = new(uint32(7)) },

@@ -56,15 +56,14 @@ func (s *slowLoads) try(id attempt, load func() error) error {
 	if time.Now().Before(last.until) {
 		return last.err
 	}
-	began := time.Now()
 	err := load()
 	failed := (*daemon.Error)(nil)
 	switch {
 	case err == nil || errors.As(err, &failed) && failed.Refused():
 		s.kept.Remove(id.owner.Namespace, id)
 		return err
-	case failed == nil || status.Code(failed.Cause) != codes.DeadlineExceeded || time.Since(began) < bpfman.MaxLoad:
-		return err // it didn't get its turn, for example
+	case failed == nil || status.Code(failed.Cause) != codes.DeadlineExceeded || failed.Took < bpfman.MaxLoad:
+		return err // it didn't get its turn, for example, however long it waited
 	}
 	is := slowLoad{times: last.times + 1, err: err}
 	if is.times >= slowAgain {

@@ -19,7 +19,8 @@ import (
 // A Load that takes too long each time, so that the daemon is restarted, is tried less and less often. Other errors in between
 // don't end that, and an answer does.
 func TestSlowLoadsAreDelayed(t *testing.T) {
-	silent := &daemon.Error{Op: "load f", Cause: status.Error(codes.DeadlineExceeded, "context deadline exceeded")}
+	silent := &daemon.Error{Op: "load f", Cause: status.Error(codes.DeadlineExceeded, "context deadline exceeded"), Took: bpfman.MaxLoad}
+	unasked := &daemon.Error{Op: "load f", Cause: status.Error(codes.DeadlineExceeded, "the daemon didn't answer an earlier call")}
 	absent := &daemon.Error{Op: "load f", Cause: status.Error(codes.Unavailable, "no socket")}
 	synctest.Test(t, func(t *testing.T) {
 		l := &Loader{refusals: newRefusals()}
@@ -34,8 +35,8 @@ func TestSlowLoadsAreDelayed(t *testing.T) {
 			})
 			return loads == before, err
 		}
-		for range 3 * slowAgain { // another caller's Load was slow
-			if delayed, err := load(bpfman.MaxLoad/4, silent); delayed || !errors.Is(err, silent) {
+		for range 3 * slowAgain { // it waited for others, of which one was slow
+			if delayed, err := load(2*bpfman.MaxLoad, unasked); delayed || !errors.Is(err, unasked) {
 				t.Errorf("delayed: %v, %v", delayed, err)
 			}
 		}

@@ -25,6 +25,8 @@ type Owner struct {
 	// ReplacePinnedMaps permits the agent to remove the pins of maps whose
 	// definition differs from the bytecode's.
 	ReplacePinnedMaps bool
+	// RestartedAt is the annotation that makes another revision of the object, although its generation stays.
+	RestartedAt string
 	// Members contains the programs. Only applications have several.
 	Members []Member
 	// Subject is the object as policies on this node see it.
@@ -53,6 +55,7 @@ func OwnerOf(kind string, o v1alpha1.UserObject) Owner {
 		GlobalData: common.GlobalData,
 		// Pins belong to the node, so namespaced owners can't remove them.
 		ReplacePinnedMaps: o.GetNamespace() == "" && o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] == "true",
+		RestartedAt:       o.GetAnnotations()[v1alpha1.AnnotationRestartedAt],
 	}
 	application := strings.HasSuffix(kind, "Application")
 	seen := map[string]int{}
