@@ -243,6 +243,7 @@ EACH_STEP ?=
 .PHONY: test-simulation
 test-simulation: MINUTES = 1
 test-simulation: ## Play recorded and, for MINUTES=1, random histories of a simulated cluster with faults, and check what always holds (docs/reliability.md).
+	go -C tests test -count=1 ./simulation ./simulation/start
 	$(SIMULATION) -args -search=$(MINUTES)m $(if $(filter command line,$(origin SEED)),-seed=$(SEED)) $(if $(EACH_STEP),-each=$(EACH_STEP)) -keep=$(CURDIR)/tests/simulation/recordings
 
 SIMULATED = agent/controller agent/record operator/...

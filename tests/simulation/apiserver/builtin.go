@@ -37,6 +37,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/client-go/applyconfigurations"
 	clientgo "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // kind is a kind of Kubernetes that a server has.
@@ -85,6 +87,17 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
+// typed also has the types of custom resources.
+var typed = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgo.AddToScheme, v1alpha1.Install} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}()
+
 var (
 	codecs     = serializer.NewCodecFactory(scheme)
 	parameters = runtime.NewParameterCodec(scheme)
@@ -99,8 +112,8 @@ type builtin struct {
 
 // addBuiltins makes the handlers of kinds.
 func (h *handlers) addBuiltins() error {
-	typed := applyconfigurations.NewTypeConverter(scheme)
-	if err := h.addReviews(typed); err != nil {
+	converter := applyconfigurations.NewTypeConverter(scheme)
+	if err := h.addReviews(converter); err != nil {
 		return err
 	}
 	for _, k := range kinds {
@@ -119,10 +132,10 @@ func (h *handlers) addBuiltins() error {
 			return err
 		}
 		var err error
-		if b.scope, err = scopeOf(typed, group.WithVersion(gvk.Version), gvk, k, ""); err != nil {
+		if b.scope, err = scopeOf(converter, group.WithVersion(gvk.Version), gvk, k, ""); err != nil {
 			return err
 		}
-		if b.statusScope, err = scopeOf(typed, group.WithVersion(gvk.Version), gvk, k, "status"); err != nil {
+		if b.statusScope, err = scopeOf(converter, group.WithVersion(gvk.Version), gvk, k, "status"); err != nil {
 			return err
 		}
 		h.builtins[group] = b
@@ -158,14 +171,14 @@ func (b *builtin) store(group schema.GroupResource, gvk schema.GroupVersionKind,
 	return nil
 }
 
-func scopeOf(typed managedfields.TypeConverter, resource schema.GroupVersionResource, gvk schema.GroupVersionKind, k kind, subresource string) (*endpoints.RequestScope, error) {
-	fields, err := managedfields.NewDefaultFieldManager(typed, scheme, scheme, scheme, gvk, gvk.GroupVersion(), subresource, k.reset(gvk, subresource))
+func scopeOf(converter managedfields.TypeConverter, resource schema.GroupVersionResource, gvk schema.GroupVersionKind, k kind, subresource string) (*endpoints.RequestScope, error) {
+	fields, err := managedfields.NewDefaultFieldManager(converter, scheme, scheme, scheme, gvk, gvk.GroupVersion(), subresource, k.reset(gvk, subresource))
 	if err != nil {
 		return nil, fmt.Errorf("manage the fields of %s: %w", gvk.Kind, err)
 	}
 	return &endpoints.RequestScope{
 		Namer:      endpoints.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: k.clusterScoped},
-		Serializer: codecs, ParameterCodec: parameters, Creater: scheme, Convertor: scheme, Defaulter: scheme, Typer: scheme, UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme),
+		Serializer: codecs, ParameterCodec: parameters, Creater: scheme, Convertor: scheme, Defaulter: scheme, Typer: scheme, UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme), //nolint:misspell // Kubernetes' own
 		Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(), EquivalentResourceMapper: runtime.NewEquivalentResourceRegistry(),
 		TableConvertor: rest.NewDefaultTableConvertor(resource.GroupResource()), FieldManager: fields, Resource: resource, Kind: gvk, Subresource: subresource,
 		MetaGroupVersion: metav1.SchemeGroupVersion, HubGroupVersion: gvk.GroupVersion(), MaxRequestBodyBytes: maxBody,
@@ -254,7 +267,7 @@ func (h *handlers) internalize(o runtime.Object) (*resource, metav1.Object, erro
 	o = o.DeepCopyObject()
 	gvk := o.GetObjectKind().GroupVersionKind()
 	if gvk.Kind == "" {
-		found, _, err := scheme.ObjectKinds(o)
+		found, _, err := typed.ObjectKinds(o)
 		if err != nil {
 			return nil, nil, fmt.Errorf("set the kind of the object: %w", err)
 		}

@@ -39,6 +39,10 @@ func (s *Server) RunControllers(ctx context.Context) {
 			}
 		}
 	})
+	select {
+	case wake <- struct{}{}: // for what was deleted before
+	default:
+	}
 	ticker := time.NewTicker(compactEvery)
 	defer ticker.Stop()
 	compactTo := s.Version()

@@ -15,64 +15,85 @@ import (
 
 // addDefaults adds the defaults of the kinds whose defaults clients see. Those of kube-apiserver can't be imported.
 func addDefaults(s *runtime.Scheme) {
-	add(s, func(o *corev1.Namespace) {
-		if o.Name == "" {
-			return
+	add(s, defaultNamespace)
+	add(s, defaultSecret)
+	add(s, defaultCSIDriver)
+	add(s, defaultPod)
+	add(s, defaultDaemonSet)
+	add(s, defaultDeployment)
+}
+
+func defaultNamespace(o *corev1.Namespace) {
+	if o.Name == "" {
+		return
+	}
+	if o.Labels == nil {
+		o.Labels = map[string]string{}
+	}
+	o.Labels[corev1.LabelMetadataName] = o.Name
+}
+
+func defaultSecret(o *corev1.Secret) {
+	set(&o.Type, corev1.SecretTypeOpaque)
+	for key, value := range o.StringData {
+		if o.Data == nil {
+			o.Data = map[string][]byte{}
 		}
-		if o.Labels == nil {
-			o.Labels = map[string]string{}
+		o.Data[key] = []byte(value)
+	}
+	o.StringData = nil
+}
+
+func defaultCSIDriver(o *storagev1.CSIDriver) {
+	spec := &o.Spec
+	setPointer(&spec.AttachRequired, true)
+	setPointer(&spec.PodInfoOnMount, false)
+	setPointer(&spec.StorageCapacity, false)
+	setPointer(&spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	setPointer(&spec.RequiresRepublish, false)
+	setPointer(&spec.SELinuxMount, false)
+	if len(spec.VolumeLifecycleModes) == 0 {
+		spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	}
+}
+
+func defaultPod(o *corev1.Pod) {
+	defaultPodSpec(&o.Spec)
+	setPointer(&o.Spec.EnableServiceLinks, true)
+	for _, containers := range [][]corev1.Container{o.Spec.InitContainers, o.Spec.Containers} {
+		for i := range containers {
+			requestLimits(&containers[i].Resources)
 		}
-		o.Labels[corev1.LabelMetadataName] = o.Name
-	})
-	add(s, secretDefaults)
-	add(s, func(o *storagev1.CSIDriver) {
-		spec := &o.Spec
-		setPointer(&spec.AttachRequired, true)
-		setPointer(&spec.PodInfoOnMount, false)
-		setPointer(&spec.StorageCapacity, false)
-		setPointer(&spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
-		setPointer(&spec.RequiresRepublish, false)
-		setPointer(&spec.SELinuxMount, false)
-		if len(spec.VolumeLifecycleModes) == 0 {
-			spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
-		}
-	})
-	add(s, func(o *corev1.Pod) {
-		defaultPodSpec(&o.Spec)
-		setPointer(&o.Spec.EnableServiceLinks, true)
-		for _, containers := range [][]corev1.Container{o.Spec.InitContainers, o.Spec.Containers} {
-			for i := range containers {
-				requestLimits(&containers[i].Resources)
-			}
-		}
-		if o.Status.PodIP != "" && len(o.Status.PodIPs) == 0 {
-			o.Status.PodIPs = []corev1.PodIP{{IP: o.Status.PodIP}}
-		}
-	})
-	add(s, func(o *appsv1.DaemonSet) {
-		defaultPodSpec(&o.Spec.Template.Spec)
-		set(&o.Spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
-		if o.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
-			update := &o.Spec.UpdateStrategy
-			setPointer(&update.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
-			setPointer(&update.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
-			setPointer(&update.RollingUpdate.MaxSurge, intstr.FromInt32(0))
-		}
-		setPointer(&o.Spec.RevisionHistoryLimit, 10)
-	})
-	add(s, func(o *appsv1.Deployment) {
-		defaultPodSpec(&o.Spec.Template.Spec)
-		setPointer(&o.Spec.Replicas, 1)
-		set(&o.Spec.Strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
-		if o.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
-			strategy := &o.Spec.Strategy
-			setPointer(&strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
-			setPointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
-			setPointer(&strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
-		}
-		setPointer(&o.Spec.RevisionHistoryLimit, 10)
-		setPointer(&o.Spec.ProgressDeadlineSeconds, 600)
-	})
+	}
+	if o.Status.PodIP != "" && len(o.Status.PodIPs) == 0 {
+		o.Status.PodIPs = []corev1.PodIP{{IP: o.Status.PodIP}}
+	}
+}
+
+func defaultDaemonSet(o *appsv1.DaemonSet) {
+	defaultPodSpec(&o.Spec.Template.Spec)
+	set(&o.Spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
+	if o.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
+		update := &o.Spec.UpdateStrategy
+		setPointer(&update.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
+		setPointer(&update.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		setPointer(&update.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+	}
+	setPointer(&o.Spec.RevisionHistoryLimit, 10)
+}
+
+func defaultDeployment(o *appsv1.Deployment) {
+	defaultPodSpec(&o.Spec.Template.Spec)
+	setPointer(&o.Spec.Replicas, 1)
+	set(&o.Spec.Strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
+	if o.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
+		strategy := &o.Spec.Strategy
+		setPointer(&strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
+		setPointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+		setPointer(&strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+	}
+	setPointer(&o.Spec.RevisionHistoryLimit, 10)
+	setPointer(&o.Spec.ProgressDeadlineSeconds, 600)
 }
 
 func add[T any, O interface {
@@ -175,15 +196,4 @@ func defaultVolume(v *corev1.VolumeSource) {
 	case v.Projected != nil:
 		setPointer(&v.Projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
 	}
-}
-
-func secretDefaults(o *corev1.Secret) {
-	set(&o.Type, corev1.SecretTypeOpaque)
-	for key, value := range o.StringData {
-		if o.Data == nil {
-			o.Data = map[string][]byte{}
-		}
-		o.Data[key] = []byte(value)
-	}
-	o.StringData = nil
 }

@@ -82,7 +82,7 @@ func (c *bubbled) Value(key any) any {
 
 // serveCustom serves a request for custom resources.
 func (h *handlers) serveCustom(w http.ResponseWriter, q *http.Request) {
-	h.custom.ServeHTTP(w, q.WithContext(&bubbled{Context: q.Context()})) //nolint:contextcheck // it is the request's
+	h.custom.ServeHTTP(w, q.WithContext(&bubbled{Context: q.Context()})) //nolint:contextcheck // it has the request's
 }
 
 var sharedHandlers = sync.OnceValues(func() (*handlers, error) {

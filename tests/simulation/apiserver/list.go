@@ -61,7 +61,11 @@ func (r *resource) GetList(ctx context.Context, prefix string, options storage.L
 			return fmt.Errorf("select %s: %w", item.key, err)
 		}
 		if matches {
-			kept = append(kept, r.show(item.object))
+			if r.custom { // handlers only read them
+				kept = append(kept, item.object.Object)
+			} else {
+				kept = append(kept, r.show(item.object))
+			}
 		}
 	}
 	next, left, err := storage.PrepareContinueToken(last, prefix, int64(version), int64(len(items)), remaining > 0, options) //nolint:gosec // versions are small

@@ -19,12 +19,12 @@ import (
 // reviews answers SubjectAccessReviews, by [Server.Access]. They aren't stored.
 type reviews struct{}
 
-var _ rest.Creater = reviews{}
+var _ rest.Creater = reviews{} //nolint:misspell // Kubernetes' own
 
 func (reviews) New() runtime.Object { return &authorizationv1.SubjectAccessReview{} }
 func (reviews) Destroy()            {}
 
-// Create implements [rest.Creater].
+// Create answers a review.
 func (reviews) Create(ctx context.Context, o runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	review, ok := o.(*authorizationv1.SubjectAccessReview)
 	if !ok {

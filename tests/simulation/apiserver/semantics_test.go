@@ -6,6 +6,12 @@ package apiserver_test
 import (
 	"fmt"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -255,6 +261,15 @@ func TestSemantics(t *testing.T) {
 			{method: "POST", path: "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", body: `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"slice"},"addressType":"IPv4","endpoints":[{"addresses":["10.0.0.1"]}]}`},
 			{method: "POST", path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", body: `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"admin","groups":["system:masters"],"resourceAttributes":{"verb":"get","resource":"pods"}}}`, codeOnly: true},
 			{method: "GET", path: "/apis/authorization.k8s.io/v1/subjectaccessreviews"},
+		},
+		"protobuf": {
+			{method: "POST", path: maps, content: runtime.ContentTypeProtobuf, accept: runtime.ContentTypeProtobuf, body: protobuf(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "protobuf"}, Data: map[string]string{"a": "b"}}, corev1.SchemeGroupVersion)},
+			{method: "PUT", path: maps + "/protobuf", content: runtime.ContentTypeProtobuf, accept: "application/vnd.kubernetes.protobuf,application/json", body: protobuf(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "protobuf"}, Data: map[string]string{"a": "c"}}, corev1.SchemeGroupVersion)},
+			{method: "PUT", path: maps + "/none", content: runtime.ContentTypeProtobuf, accept: runtime.ContentTypeProtobuf, body: protobuf(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "none"}}, corev1.SchemeGroupVersion)},
+			{method: "DELETE", path: maps + "/protobuf", content: runtime.ContentTypeProtobuf, accept: runtime.ContentTypeProtobuf, body: protobuf(t, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(types.UID("other"))}}, schema.GroupVersion{Version: "v1"})},
+			{method: "GET", path: maps + "/protobuf", accept: runtime.ContentTypeProtobuf},
+			{method: "DELETE", path: tracepoints + "/protobuf", content: runtime.ContentTypeProtobuf, body: protobuf(t, &metav1.DeleteOptions{}, schema.GroupVersion{Version: "v1"})},
+			{method: "POST", path: maps, content: runtime.ContentTypeProtobuf, body: "neither"},
 		},
 		"namespaces": {
 			{method: "POST", path: "/api/v1/namespaces", body: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"lives"}}`},

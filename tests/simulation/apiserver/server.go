@@ -11,11 +11,16 @@
 //   - definitions.go serves the resources of config/crd, builtin.go those of Kubernetes.
 //   - collect.go has the controllers that clients depend on: garbage collection, deletion of namespaces, expiry of Events.
 //   - transport.go is the client's side, with the faults.
+//
+// It doesn't have what can't be imported or isn't needed: validation of the kinds of Kubernetes except for their metadata,
+// permissions, admission policies, and definitions that change. compare_test.go compares its answers with kube-apiserver's.
 package apiserver
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -87,6 +92,11 @@ func (s *Server) Version() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version
+}
+
+// Resources returns the resources whose objects the server stores, in order.
+func (s *Server) Resources() []schema.GroupResource {
+	return slices.SortedFunc(maps.Keys(s.handlers.resources), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // Get returns an object, or nil if it doesn't exist. Resource is such as "pods" or "xdpprograms.bpfman.io".

@@ -273,15 +273,14 @@ func (r *resource) GuaranteedUpdate(ctx context.Context, key string, out runtime
 		if before != nil && bytes.Equal(before.encoded, after.encoded) {
 			return copyInto(out, r.show(before))
 		}
-		e, done := caller.server.replace(caller.actor, r, key, before, after)
-		if done {
+		if e, done := caller.server.replace(caller.actor, r, key, before, after); done {
 			caller.server.publish(e)
 			return copyInto(out, r.show(after))
 		}
 	}
 }
 
-// updated returns what an update makes of an object, which is nil if there is none.
+// updated returns what an update makes of an object, which can be nil.
 func (r *resource) updated(key string, before *stored, preconditions *storage.Preconditions, update storage.UpdateFunc) (*stored, error) {
 	from, version := r.newObject(), uint64(0)
 	if before != nil {

@@ -47,6 +47,8 @@ type Request struct {
 	// far behind. Requests that demand the newest state, such as a list without a resource version, fail if it is set: see
 	// [Request.CanBeStale].
 	AsOf uint64
+	// Code is the code of the answer, in the phases after Arrives.
+	Code int
 	// Event is what is delivered, as JSON or protobuf.
 	Event []byte
 }
@@ -63,7 +65,8 @@ func (q *Request) CanBeStale() bool {
 
 // Interceptor can delay a request, with the virtual time and the request's context, and can fail it. An error that is an
 // [apierrors.APIStatus] is the API server's answer, and any other is the transport's, such as [io.EOF]. In the phase Delivers,
-// an error ends the watch: with [io.EOF] in order. A nil Interceptor does nothing. It runs in the request's goroutine.
+// an error ends the watch: use [io.EOF] or [io.ErrUnexpectedEOF], because after others client-go leaks a goroutine if the
+// watch is stopped. A nil Interceptor does nothing. It runs in the request's goroutine.
 type Interceptor func(*Request) error
 
 // errCrashed is the error of all requests of a process that has crashed.
@@ -101,7 +104,7 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("understand %s %s: %w", q.Method, q.URL, err)
 	}
 	ctx, cancel := context.WithCancel(q.Context())
-	defer context.AfterFunc(t.alive, cancel)() //nolint:contextcheck // a crash ends it too
+	defer context.AfterFunc(t.alive, cancel)() //nolint:contextcheck // the process's life
 	seen := &Request{Request: q.WithContext(ctx), RequestInfo: info, Actor: t.actor}
 	if err := t.pass(seen, Arrives); err != nil {
 		cancel()
@@ -110,11 +113,12 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if seen.AsOf != 0 && !seen.CanBeStale() {
 		panic(fmt.Sprintf("%s %s of %s can't be stale", q.Method, q.URL, t.actor))
 	}
-	response, err := t.server.serve(seen, cancel) //nolint:contextcheck // the request has its own
+	response, err := t.server.serve(seen, cancel) //nolint:contextcheck // the request has it
 	if err != nil {
 		cancel()
 		return nil, err
 	}
+	seen.Code = response.StatusCode
 	if err := t.pass(seen, Answered); err != nil {
 		_ = response.Body.Close()
 		cancel()
@@ -125,12 +129,16 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 		cancel()
 		return response, nil
 	}
-	stop := context.AfterFunc(t.alive, func() { body.finish(errCrashed); cancel() }) //nolint:contextcheck // a crash ends it too
+	stop := context.AfterFunc(t.alive, func() { body.finish(io.ErrUnexpectedEOF); cancel() }) //nolint:contextcheck // as above
 	body.onClose = func() { stop(); cancel() }
 	body.deliver = func(part []byte) error {
 		seen := *seen
 		seen.Event = part
-		return t.pass(&seen, Delivers)
+		err := t.pass(&seen, Delivers)
+		if errors.Is(err, errCrashed) || errors.Is(err, context.Canceled) {
+			return io.ErrUnexpectedEOF
+		}
+		return err
 	}
 	return response, nil
 }
@@ -334,7 +342,6 @@ func (w *stream) finish(err error) {
 	w.signal()
 }
 
-// next returns the next part, or whether to wait for it.
 func (w *stream) next() (part []byte, wait bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -371,6 +378,6 @@ func (w *stream) Read(p []byte) (int, error) {
 // Close implements [io.Closer].
 func (w *stream) Close() error {
 	w.onClose()
-	w.finish(http.ErrBodyReadAfterClose)
+	w.finish(io.ErrUnexpectedEOF)
 	return nil
 }

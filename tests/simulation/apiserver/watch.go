@@ -63,42 +63,51 @@ func (s *Server) watch(ctx context.Context, r *resource, key string, options sto
 
 // begin queues the events before the first change. The caller holds mu.
 func (w *watcher) begin(caller caller, version uint64) {
-	s := w.server
-	initial := w.options.SendInitialEvents != nil && *w.options.SendInitialEvents
-	legacy := w.options.SendInitialEvents == nil && version == 0
-	switch {
-	case initial || legacy:
-		at, err := s.readable(caller, w.options.ResourceVersion)
-		if err != nil {
-			w.fail(err)
-			return
-		}
-		w.list(at)
-		if initial && w.options.Predicate.AllowWatchBookmarks {
-			w.bookmark(at, true)
-		}
-	case version == 0:
-		w.after = s.version
-	case version < s.compacted:
-		w.fail(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, s.compacted)))
-		return
-	default:
-		w.after = version
+	initial := w.options.SendInitialEvents
+	var err error
+	if initial != nil && *initial || initial == nil && version == 0 {
+		err = w.addAll(caller)
+	} else {
+		err = w.continueFrom(version)
 	}
-	for _, c := range s.log {
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	for _, c := range w.server.log {
 		w.add(c)
 	}
 }
 
-// list queues the objects of a version as new ones.
-func (w *watcher) list(at uint64) {
+// continueFrom makes the watch begin after a version, or after the current one if it is 0.
+func (w *watcher) continueFrom(version uint64) error {
+	w.after = version
+	if version == 0 {
+		w.after = w.server.version
+	}
+	if w.after < w.server.compacted {
+		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, w.server.compacted))
+	}
+	return nil
+}
+
+// addAll queues the objects that exist as if they had been created, and a bookmark if the client asked for it.
+func (w *watcher) addAll(caller caller) error {
+	at, err := w.server.readable(caller, w.options.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	w.after = at
 	c := w.server.at(w.r.prefix, at)
 	for _, k := range c.keys {
 		if w.covers(k) && w.matches(c.objects[k]) {
-			w.queue = append(w.queue, watch.Event{Type: watch.Added, Object: w.r.show(c.objects[k])})
+			w.push(watch.Added, w.r.show(c.objects[k]))
 		}
 	}
-	w.after = at
+	if w.options.SendInitialEvents != nil && w.options.Predicate.AllowWatchBookmarks {
+		w.bookmark(at, true)
+	}
+	return nil
 }
 
 func (w *watcher) covers(key string) bool {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package operator
+// Package start tests what the operator does when it starts.
+package start
 
 import (
 	"context"
 	"encoding/json"
-	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,12 +19,12 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -33,9 +35,12 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/hints"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
+	"github.com/bpfman/bpfman-operator/operator"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/nodes"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
+	"github.com/bpfman/bpfman-operator/tests/must"
+	"github.com/bpfman/bpfman-operator/tests/simulation/apiserver"
 )
 
 func TestMain(m *testing.M) {
@@ -48,28 +53,111 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const namespace = "bpfman"
+const namespace, programs = "bpfman", "tracepointprograms.bpfman.io"
+
+// cluster is an API server whose operator is watched.
+type cluster struct {
+	*apiserver.Server
+	t *testing.T
+
+	mu sync.Mutex
+	// held is the resource that can't be listed until released is closed.
+	held     string
+	released chan struct{}
+	// forbidden is a resource without the permission to read it.
+	forbidden string
+	writes    []string
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	s, err := apiserver.New()
+	must.Succeed(t, err)
+	return &cluster{Server: s, t: t}
+}
+
+func (c *cluster) put(o runtime.Object) {
+	c.t.Helper()
+	must.Succeed(c.t, c.Put(o))
+}
+
+// get reads an object into one of its type.
+func (c *cluster) get(resource, namespace, name string, into any) {
+	c.t.Helper()
+	o := c.Get(resource, namespace, name)
+	if o == nil {
+		c.t.Fatalf("%s %s doesn't exist", resource, name)
+	}
+	must.Succeed(c.t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into))
+}
+
+// hold delays lists of a resource until release is called.
+func (c *cluster) hold(resource string) (release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	released := make(chan struct{})
+	c.held, c.released = resource, released
+	return sync.OnceFunc(func() { close(released) })
+}
+
+// written returns the writes since the last call, except for Events and the objects that the operator deploys, which
+// it applies after each start.
+func (c *cluster) written() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	writes := slices.DeleteFunc(c.writes, func(w string) bool {
+		return strings.Contains(w, "/events") || strings.Contains(w, "/daemonsets/") || strings.Contains(w, "/csidrivers/")
+	})
+	c.writes = nil
+	return writes
+}
+
+// intercept implements [apiserver.Interceptor].
+func (c *cluster) intercept(q *apiserver.Request) error {
+	if q.Phase != apiserver.Arrives {
+		return nil
+	}
+	c.mu.Lock()
+	held, released, forbidden := c.held, c.released, c.forbidden
+	switch q.Verb {
+	case "get", "list", "watch":
+	default:
+		c.writes = append(c.writes, q.Method+" "+q.Path)
+	}
+	c.mu.Unlock()
+	switch {
+	case q.Method == http.MethodGet && q.Resource == forbidden:
+		return apierrors.NewForbidden(schema.GroupResource{Group: q.APIGroup, Resource: q.Resource}, q.Name, nil)
+	case q.Resource != held || q.Verb != "list" && q.Verb != "watch":
+		return nil
+	}
+	select {
+	case <-released:
+		return nil
+	case <-q.Context().Done():
+		return q.Context().Err()
+	}
+}
 
 // run runs an operator until the returned function is called.
-func run(s *apiServer) (stop func()) {
-	s.t.Helper()
+func (c *cluster) run() (stop func()) {
+	c.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	mgr, err := New(&rest.Config{Host: "http://api", Transport: s, QPS: -1}, Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	transport := c.Transport("operator", context.Background(), c.intercept)
+	mgr, err := operator.New(&rest.Config{Host: "http://api", Transport: transport, QPS: -1}, operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0"})
+	must.Succeed(c.t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {
-			s.t.Errorf("the operator ended: %v", err)
+			c.t.Errorf("the operator ended: %v", err)
 		}
 	}
 }
 
 // halted fills an API server with a cluster of one node where a rollout is halted.
-func halted(s *apiServer) {
+func halted(s *cluster) {
 	s.t.Helper()
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
 	s.put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
@@ -129,17 +217,20 @@ func halted(s *apiServer) {
 func TestRestartWithLateLists(t *testing.T) {
 	const long = 5 * time.Minute
 	synctest.Test(t, func(t *testing.T) {
-		s := &apiServer{t: t}
+		s := newCluster(t)
 		halted(s)
-		stop := run(s)
+		stop := s.run()
 		time.Sleep(long) //nolint:forbidigo // in the bubble, the clock isn't real
 		stop()
 		s.written()
 		checkHalted(s)
-		listed := slices.Sorted(maps.Keys(resources()))
+		var listed []string
+		for _, r := range s.Resources() {
+			listed = append(listed, r.Resource)
+		}
 		for _, late := range append([]string{"none"}, listed...) {
 			release := s.hold(late)
-			stop := run(s)
+			stop := s.run()
 			time.Sleep(long) //nolint:forbidigo // in the bubble, the clock isn't real
 			if writes := s.written(); len(writes) > 0 {
 				t.Errorf("while %s aren't listed, it writes %q", late, writes)
@@ -158,7 +249,8 @@ func TestRestartWithLateLists(t *testing.T) {
 // Without the permission to read Events, everything else works.
 func TestEventsThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &apiServer{t: t, forbidden: "events"}
+		s := newCluster(t)
+		s.forbidden = "events"
 		halted(s)
 		s.put(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "failing", Labels: map[string]string{"name": deploy.DaemonSetName, takeover.PartOfLabel: "bpfman"}},
@@ -167,27 +259,30 @@ func TestEventsThatCannotBeRead(t *testing.T) {
 				Name: deploy.AgentContainer, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
 			}}},
 		})
-		defer run(s)()
+		defer s.run()()
 		time.Sleep(time.Minute) //nolint:forbidigo // in the bubble, the clock isn't real
 		var config corev1.ConfigMap
-		s.get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), types.NamespacedName{Namespace: namespace, Name: deploy.ConfigMapName}, &config)
+		s.get("configmaps", namespace, deploy.ConfigMapName, &config)
 		if problems := config.Annotations[nodes.Annotation]; !strings.Contains(problems, "ErrImagePull") {
 			t.Errorf("the problems are %q", problems)
 		}
+		s.mu.Lock()
+		s.forbidden = ""
+		s.mu.Unlock()
+		time.Sleep(time.Minute) //nolint:forbidigo // controller-runtime leaks goroutines for what is never listed
 	})
 }
 
 // A policy that can't be decoded is held against what it could match, and says so. It doesn't hide others.
 func TestPoliciesThatCannotBeDecoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &apiServer{t: t}
+		s := newCluster(t)
 		halted(s)
 		s.put(&v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: "new", Generation: 1}})
 		rollouts, policies := v1alpha1.RolloutPolicyKind.GroupVersionKind(), v1alpha1.PolicyKind.GroupVersionKind()
-		program, name := v1alpha1.SchemeGroupVersion.WithKind("TracepointProgram"), types.NamespacedName{Name: "damaged"}
 		s.put(damaged(rollouts, map[string]any{"steps": []any{map[string]any{"nodes": int64(9999999999)}}}))
-		s.put(damaged(policies, map[string]any{"rules": "none"}))
-		defer run(s)()
+		s.put(damaged(policies, map[string]any{"match": map[string]any{"namespaces": "none"}}))
+		defer s.run()()
 		time.Sleep(time.Minute) //nolint:forbidigo // in the bubble, the clock isn't real
 		var status struct {
 			Status struct {
@@ -195,17 +290,17 @@ func TestPoliciesThatCannotBeDecoded(t *testing.T) {
 				Rollout    *v1alpha1.RolloutStatus `json:"rollout"`
 			} `json:"status"`
 		}
-		for _, kind := range []schema.GroupVersionKind{rollouts, policies} {
-			s.get(kind, name, &status)
+		for _, resource := range []string{"rolloutpolicies.bpfman.io", "bytecodepolicies.bpfman.io"} {
+			s.get(resource, "", "damaged", &status)
 			if c := meta.FindStatusCondition(status.Status.Conditions, string(v1alpha1.Ready)); c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "the policy can't be read") {
-				t.Errorf("the %s says %+v", kind.Kind, status.Status.Conditions)
+				t.Errorf("the %s say %+v", resource, status.Status.Conditions)
 			}
 		}
-		s.get(program, types.NamespacedName{Name: "counter"}, &status)
+		s.get(programs, "", "counter", &status)
 		if r := status.Status.Rollout; r == nil || r.State != v1alpha1.RolloutHalted {
 			t.Errorf("the failed rollout is %+v", r)
 		}
-		s.get(program, types.NamespacedName{Name: "new"}, &status)
+		s.get(programs, "", "new", &status)
 		if r := status.Status.Rollout; r == nil || r.State != v1alpha1.RolloutContested || !strings.Contains(r.Message, "the RolloutPolicy damaged can't be read") {
 			t.Errorf("the rollout of another object is %+v", r)
 		}
@@ -221,12 +316,12 @@ func damaged(gvk schema.GroupVersionKind, spec map[string]any) *unstructured.Uns
 }
 
 // checkHalted checks that the cluster is as halted made it, and summarized.
-func checkHalted(s *apiServer) {
+func checkHalted(s *cluster) {
 	s.t.Helper()
 	program, policy, published := &v1alpha1.TracepointProgram{}, &v1alpha1.BytecodePolicy{}, &corev1.ConfigMap{}
-	s.get(v1alpha1.SchemeGroupVersion.WithKind("TracepointProgram"), types.NamespacedName{Name: "counter"}, program)
-	s.get(v1alpha1.SchemeGroupVersion.WithKind("BytecodePolicy"), types.NamespacedName{Name: "signed"}, policy)
-	s.get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), types.NamespacedName{Namespace: namespace, Name: hints.ConfigMapName}, published)
+	s.get(programs, "", "counter", program)
+	s.get("bytecodepolicies.bpfman.io", "", "signed", policy)
+	s.get("configmaps", namespace, hints.ConfigMapName, published)
 	r := program.Status.Rollout
 	if r == nil || r.State != v1alpha1.RolloutHalted || program.Status.Nodes == nil || program.Status.Nodes.Failed != 1 {
 		s.t.Errorf("the status is %+v, and the rollout %+v", program.Status, r)
@@ -237,7 +332,7 @@ func checkHalted(s *apiServer) {
 	if used := hints.Parse(published.Data).Kinds; !used["TracepointProgram"] || !used["RolloutPolicy"] {
 		s.t.Errorf("the hints are %v", published.Data)
 	}
-	if s.objects[v1alpha1.NodeKind.GroupVersionKind()][types.NamespacedName{Name: "node"}] == nil {
+	if s.Get("bpfnodes.bpfman.io", "", "node") == nil {
 		s.t.Error("the BpfNode was deleted")
 	}
 }
