@@ -178,7 +178,7 @@ func scopeOf(converter managedfields.TypeConverter, resource schema.GroupVersion
 	}
 	return &endpoints.RequestScope{
 		Namer:      endpoints.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: k.clusterScoped},
-		Serializer: codecs, ParameterCodec: parameters, Creater: scheme, Convertor: scheme, Defaulter: scheme, Typer: scheme, UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme), //nolint:misspell // Kubernetes' own
+		Serializer: codecs, ParameterCodec: parameters, Creater: scheme, Convertor: scheme, Defaulter: scheme, Typer: scheme, UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme),
 		Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(), EquivalentResourceMapper: runtime.NewEquivalentResourceRegistry(),
 		TableConvertor: rest.NewDefaultTableConvertor(resource.GroupResource()), FieldManager: fields, Resource: resource, Kind: gvk, Subresource: subresource,
 		MetaGroupVersion: metav1.SchemeGroupVersion, HubGroupVersion: gvk.GroupVersion(), MaxRequestBodyBytes: maxBody,

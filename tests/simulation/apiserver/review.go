@@ -19,7 +19,7 @@ import (
 // reviews answers SubjectAccessReviews, by [Server.Access]. They aren't stored.
 type reviews struct{}
 
-var _ rest.Creater = reviews{} //nolint:misspell // Kubernetes' own
+var _ rest.Creater = reviews{}
 
 func (reviews) New() runtime.Object { return &authorizationv1.SubjectAccessReview{} }
 func (reviews) Destroy()            {}
