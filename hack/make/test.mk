@@ -240,11 +240,14 @@ AUDIT_LOG ?= $(CLUSTER_STATE)/logs/audit.log
 SIMULATION = go -C tests test -count=1 -v -timeout 0 $(SIMULATION_FLAGS) ./simulation/history
 EACH_STEP ?=
 
+# In CI, the seeds come from the commit, so that another run plays the same histories.
+SIMULATION_SEED = $(if $(filter command line,$(origin SEED)),$(SEED),$(if $(CI),$(shell printf %d 0x$$(git rev-parse --short=12 HEAD)),0))
+
 .PHONY: test-simulation
 test-simulation: MINUTES = 1
 test-simulation: ## Play recorded and, for MINUTES=1, random histories of a simulated cluster with faults, and check what always holds (docs/reliability.md).
 	go -C tests test -count=1 ./simulation ./simulation/start
-	$(SIMULATION) -args -search=$(MINUTES)m $(if $(filter command line,$(origin SEED)),-seed=$(SEED)) $(if $(EACH_STEP),-each=$(EACH_STEP)) -keep=$(CURDIR)/tests/simulation/recordings
+	$(SIMULATION) -args -search=$(MINUTES)m -seed=$(SIMULATION_SEED) $(if $(EACH_STEP),-each=$(EACH_STEP)) -keep=$(CURDIR)/tests/simulation/recordings
 
 SIMULATED = agent/controller agent/record operator/...
 COVERED = -coverpkg=$(subst $(space),$(comma),$(SIMULATED:%=github.com/bpfman/bpfman-operator/%))

@@ -248,7 +248,8 @@ var readyIsAttached = Invariant{
 				return nil
 			}
 			for _, n := range c.Nodes() {
-				if !c.Calm(time.Since(c.Settled), n.Name) || c.Changed(n.Name) || !c.Model.Expect(wanted, n.Name).Loaded {
+				// While the API server doesn't answer, nodes become unreachable. The status doesn't count them, even a moment after.
+				if !c.Calm(time.Since(c.Settled), n.Name, "") || c.Changed(n.Name) || !c.Model.Expect(wanted, n.Name).Loaded {
 					continue
 				}
 				if len(c.programsOf(n, wanted)) == 0 {
