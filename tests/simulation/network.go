@@ -97,25 +97,23 @@ func (n *Network) Reach() (Reach, <-chan struct{}) {
 	return n.reach, n.changed
 }
 
-// pass waits until packets pass through all networks, and returns an error if nothing listens, or if they were lost for too
-// long. Lost packets are sent again.
+// pass waits until packets pass through all networks, in order, and returns an error if nothing listens, or if they were lost
+// for too long. Lost packets are sent again.
 func pass(ctx context.Context, networks []*Network) error {
 	var lost <-chan time.Time
 	for {
-		var changed <-chan struct{}
-		up := true
+		reach, changed := Up, (<-chan struct{})(nil)
 		for _, n := range networks {
-			reach, next := n.Reach()
-			switch reach {
-			case Refusing:
-				return errRefused
-			case Silent:
-				up, changed = false, next
-			case Up:
+			if reach, changed = n.Reach(); reach != Up { // packets get no further
+				break
 			}
 		}
-		if up {
+		switch reach {
+		case Up:
 			return nil
+		case Refusing:
+			return errRefused
+		case Silent:
 		}
 		if lost == nil {
 			lost = time.After(lostAfter)
