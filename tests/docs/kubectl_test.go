@@ -9,6 +9,7 @@ import (
 	"go/ast"
 	"io"
 	"io/fs"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -74,6 +75,9 @@ func TestKubectlFlags(t *testing.T) {
 		if at := slices.Index(words, "--"); at >= 0 {
 			words = words[:at]
 		}
+		if valueFlags.Has(words[len(words)-1]) { // a sentence names the flag without a value
+			words = append(slices.Clone(words), "VALUE")
+		}
 		command := exec.CommandContext(t.Context(), kubectl, append(slices.Clone(words), "--help")...)
 		command.Env = []string{"HOME=" + t.TempDir()}
 		output, err := command.CombinedOutput()
@@ -92,8 +96,9 @@ func TestKubectlFlags(t *testing.T) {
 		}
 	}
 	seen := sets.New[string]()
-	for path, commands := range documentedKubectl(t) {
-		for _, words := range commands {
+	documented := documentedKubectl(t)
+	for _, path := range slices.Sorted(maps.Keys(documented)) {
+		for _, words := range documented[path] {
 			arguments, options := parseCommand(words)
 			if len(arguments) == 0 || arguments[0] == "krew" { // krew is a plugin
 				continue
