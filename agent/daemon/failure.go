@@ -70,6 +70,12 @@ func (i *Inventory) loadFailure(d dialect, request *gobpfman.LoadRequest, err er
 			return last
 		}
 	}
-	i.failures.Add(key, err)
+	if len(err.Error()) <= maxKept {
+		i.failures.Add(key, err)
+	}
 	return err
 }
+
+// maxKept is the maximum length in bytes of an error that is kept. Longer ones are logs of the kernel's verifier, in which the
+// daemon chooses nothing. The objects of one namespace can have as many of them as are kept.
+const maxKept = 32 << 10

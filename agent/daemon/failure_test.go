@@ -4,6 +4,8 @@
 package daemon
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -81,6 +83,21 @@ func TestLoadRemembersItsFailure(t *testing.T) {
 	}
 	if texts[0] != texts[1] {
 		t.Errorf("%q", texts)
+	}
+}
+
+// Long errors, which a tenant can cause with any number of objects, aren't kept.
+func TestLongFailuresArentKept(t *testing.T) {
+	i := NewInventory(nil, "")
+	for _, length := range []int{maxKept / 2, maxKept + 1} {
+		request := &gobpfman.LoadRequest{Uuid: new(fmt.Sprint(length)), Metadata: map[string]string{v1alpha1.MetadataLoad: "load"}}
+		text := strings.Repeat("x", length)
+		if got := status.Convert(i.loadFailure(rust{}, request, status.Error(codes.Aborted, text))).Message(); got != text {
+			t.Errorf("an error of %d bytes has %d", length, len(got))
+		}
+	}
+	if got := i.failures.Len(); got != 1 {
+		t.Errorf("%d errors are kept, want the short one", got)
 	}
 }
 

@@ -6,11 +6,13 @@ package load
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
@@ -68,5 +70,56 @@ func TestFailingFunctionsAreNamed(t *testing.T) {
 	single := &daemon.Error{Op: op, Cause: status.Error(codes.FailedPrecondition, rejection(declares("count_0"), 1))}
 	if err := namingFailed(request, single); err.Error() != single.Error() {
 		t.Errorf("the error about a single function became %s", err)
+	}
+}
+
+// Whoever writes the bytecode chooses the lines of source in the logs, and how many functions there are. The work doesn't grow
+// with the product.
+func TestFailingFunctionsOfLargeLogs(t *testing.T) {
+	allocations := func(size int) float64 {
+		request := &gobpfman.LoadRequest{}
+		for n := range size {
+			request.Info = append(request.Info, &gobpfman.LoadInfo{Name: fmt.Sprintf("count_%d", n)})
+		}
+		lines := strings.Repeat("; verifier_log: ; a @ count.bpf.c:9\n", size)
+		last := fmt.Sprintf("count_%d", size-1)
+		return testing.AllocsPerRun(1, func() {
+			if got := failed(request, lines+rejection("; int "+last+"()\n", 1)); !slices.Equal(got, []string{last}) {
+				t.Errorf("%q fail", got)
+			}
+		})
+	}
+	const times = 4
+	if few, many := allocations(100), allocations(times*100); many > 2*times*few {
+		t.Errorf("%.0f allocations, and %.0f for %d times as many lines and functions", few, many, times)
+	}
+}
+
+// The refusals of many Loads are kept, so that the log of the verifier, which can have megabytes, is shortened before. What
+// objects show of it stays: the functions, which are found in the whole log, and the verdict.
+func TestKeptRefusalsAreShort(t *testing.T) {
+	l := newNode(t)
+	request := &gobpfman.LoadRequest{Info: []*gobpfman.LoadInfo{{Name: "count_1"}, {Name: "count_2"}}}
+	const instructions = 10_000
+	text := "one or more programs failed to load: [" + rejection("; int count_1()\n", instructions) + ", " + rejection("; int count_2()\n", instructions) + "]"
+	l.daemon.Fault = func(call string, _ proto.Message, _ bool) error {
+		if call != "Load" {
+			return nil
+		}
+		return status.Error(codes.Aborted, text)
+	}
+	err := l.request(t.Context(), request)
+	refused := (*daemon.Error)(nil)
+	if !errors.As(err, &refused) || !refused.Permanent() {
+		t.Fatalf("not a refusal: %v", err)
+	}
+	got := err.Error()
+	if most := len(refused.Op) + len(": ") + maxFailure; len(got) > most || len(text) < 10*most {
+		t.Errorf("%d bytes are kept of %d", len(got), len(text))
+	}
+	for _, want := range []string{"count_1, count_2 fail", "bytes left out", "off=98 size=1"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %.200q", want, got)
+		}
 	}
 }
