@@ -75,8 +75,10 @@ func (g *golang) list(ctx context.Context, rpc gobpfman.BpfmanClient) (*gobpfman
 		case codes.OK:
 			result.Info.Links = got.GetInfo().GetLinks()
 			complete.Results = append(complete.Results, result)
-		case codes.NotFound, codes.Internal: // it was unloaded, or isn't in the kernel anymore
+		case codes.NotFound: // it was unloaded
 		default:
+			// Internal is also the answer about a program that isn't in the kernel anymore, but the next List doesn't have
+			// that. Of one that isn't listed, the pins would be removed.
 			return nil, err //nolint:wrapcheck // the caller adds context
 		}
 	}

@@ -5,6 +5,8 @@ package daemon
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -134,20 +136,24 @@ func linkPoints(p Program) func(func(string) bool) {
 	}
 }
 
-// A program that is unloaded between List and Get isn't listed.
+// A program that is unloaded between List and Get isn't listed. If Get fails for another reason, such as a database that is in
+// use, the program runs on, and what it has pinned isn't a leftover.
 func TestProgramsOfGoThatVanish(t *testing.T) {
-	d := daemontest.NewGo(t.TempDir())
-	i := known(t, d, d.Root)
-	load(t, i, owner)
-	for code, want := range map[codes.Code]bool{codes.NotFound: true, codes.Internal: true, codes.Unavailable: false} {
+	for code, vanished := range map[codes.Code]bool{codes.NotFound: true, codes.Internal: false, codes.Unavailable: false} {
+		d := daemontest.NewGo(t.TempDir())
+		writeFile(t, filepath.Join(d.Root, newGolang().database()))
+		i := known(t, d, d.Root)
+		pin := i.programPin(load(t, i, owner).ID)
+		writeFile(t, pin)
 		d.Fault = func(call string, _ proto.Message, _ bool) error {
 			if call == "Get" {
-				return status.Error(code, "gone")
+				return status.Error(code, "database is locked")
 			}
 			return nil
 		}
-		if _, err := i.Refresh(t.Context()); (err == nil) != want || want && len(i.Of(owner)) != 0 {
-			t.Errorf("%s: %v, %v", code, err, i.Of(owner))
+		_, err := i.Refresh(t.Context())
+		if _, missing := os.Lstat(pin); (err == nil) != vanished || (len(i.Of(owner)) == 0) != vanished || (missing != nil) != vanished {
+			t.Errorf("%s: %v, %v, %v", code, err, i.Of(owner), missing)
 		}
 	}
 }

@@ -84,13 +84,7 @@ func TestPinsOfTheFormerDaemonAreNoOrphans(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pins := []string{"run/bpfman/fs/prog_7", "run/bpfman/fs/links/12", "run/bpfman/fs/maps/7/m"}
 			for _, path := range append(slices.Clone(databases), pins...) {
-				path = filepath.Join(d.Root, path)
-				if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				writeFile(t, filepath.Join(d.Root, path))
 			}
 			known(t, d, d.Root)
 			for _, path := range pins {
@@ -99,5 +93,16 @@ func TestPinsOfTheFormerDaemonAreNoOrphans(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// writeFile writes an empty file, with its directory.
+func writeFile(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
