@@ -140,7 +140,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	summary.Rollout = roll
+	if roll != nil {
+		summary.Rollout = roll
+	} // Otherwise, the sums are about the rollout that ends, so they don't say that the object is ready.
 	last := r.note(object.GetUID())
 	conditions := summary.Conditions()
 	condition := v1alpha1.ProgramConditionType(conditions[0].Type)
