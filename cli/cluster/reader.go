@@ -14,8 +14,9 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// reader reads bpfman's objects with a client that decodes lists with objects that can't be decoded: see
-// internal/undecodable. A user who can store such an object mustn't hide the others of its kind.
+// reader reads lists of bpfman's objects with a client that decodes lists with objects that can't be decoded: see
+// internal/undecodable. A user who can store such an object mustn't hide the others of its kind. Get is an error for such an
+// object, because commands about one object depend on its spec.
 type reader struct {
 	client.Reader
 	api        rest.Interface
@@ -23,20 +24,9 @@ type reader struct {
 	parameters runtime.ParameterCodec
 }
 
-// Get implements [client.Reader].
-func (r *reader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	resource := r.resource(into, "")
-	if resource == "" {
-		return r.Reader.Get(ctx, key, into, options...) //nolint:wrapcheck // it adds nothing
-	}
-	o := (&client.GetOptions{}).ApplyOptions(options)
-	request := r.api.Get().NamespaceIfScoped(key.Namespace, key.Namespace != "").Resource(resource).Name(key.Name)
-	return request.VersionedParams(o.AsGetOptions(), r.parameters).Do(ctx).Into(into) //nolint:wrapcheck // it says what was read
-}
-
 // List implements [client.Reader].
 func (r *reader) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
-	resource := r.resource(into, "List")
+	resource := r.resource(into)
 	if resource == "" {
 		return r.Reader.List(ctx, into, options...) //nolint:wrapcheck // it adds nothing
 	}
@@ -45,14 +35,14 @@ func (r *reader) List(ctx context.Context, into client.ObjectList, options ...cl
 	return request.VersionedParams(o.AsListOptions(), r.parameters).Do(ctx).Into(into) //nolint:wrapcheck // it says what was read
 }
 
-// resource returns the resource of a kind of bpfman's API whose Go type has a suffix, or "".
-func (r *reader) resource(o runtime.Object, suffix string) string {
-	types, _, err := r.scheme.ObjectKinds(o)
+// resource returns the resource of which a list is, if it is one of bpfman's API, or "".
+func (r *reader) resource(list client.ObjectList) string {
+	types, _, err := r.scheme.ObjectKinds(list)
 	if err != nil { // only the client knows it, as it does metadata
 		return ""
 	}
 	for _, kind := range v1alpha1.AllKinds() {
-		if slices.Contains(types, v1alpha1.SchemeGroupVersion.WithKind(kind.Name+suffix)) {
+		if slices.Contains(types, v1alpha1.SchemeGroupVersion.WithKind(kind.Name+"List")) {
 			return kind.Resource()
 		}
 	}

@@ -32,3 +32,13 @@ func TestUndecodableObjects(t *testing.T) {
 		t.Errorf("asked %q, want %s", asked, want)
 	}
 }
+
+// A command about one object doesn't take an empty spec for that of the object: rollout undo would select all nodes.
+func TestUndecodableObject(t *testing.T) {
+	const object = `{"apiVersion":"bpfman.io/v1alpha1","kind":"UprobeProgram","metadata":{"name":"negative"},"spec":{"offset":-1,"nodeselector":{"matchLabels":{"a":"b"}}}}`
+	var asked []string
+	got, err := Get(t.Context(), answering(t, http.StatusOK, object, &asked), v1alpha1.BpfNodeOwner{Kind: "UprobeProgram", Name: "negative"})
+	if err == nil || !strings.Contains(err.Error(), "offset") {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
