@@ -169,11 +169,14 @@ func (s *Store) base(image Image) (string, error) {
 // Put stores an image's object, which was written to files of Create, and removes others
 // if there is no space. It returns the path of what the daemon loads.
 func (s *Store) Put(image Image, files *Files, object reader.Object) (path string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	base, err := s.base(image)
 	if err == nil {
-		path, err = s.move(base, files, object)
+		err = areWritten(files, object) // it reads the files, so others needn't wait for it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		path, err = s.place(base, files, object)
 	}
 	if err != nil {
 		err = fmt.Errorf("store image %s: %w", image.Reference, err)
@@ -185,16 +188,21 @@ func (s *Store) Put(image Image, files *Files, object reader.Object) (path strin
 	return path, nil
 }
 
-// move moves files to where those of an image are, and writes its record.
-func (s *Store) move(base string, files *Files, object reader.Object) (path string, err error) {
+// areWritten returns an error unless the files have an image's object, and what is adapted of it.
+func areWritten(files *Files, object reader.Object) error {
 	if err := isWritten(files.Object, object.Digest, object.Size); err != nil {
-		return "", err
+		return err
 	}
+	if suffixOf(object) == objectSuffix {
+		return nil
+	}
+	return isWritten(files.Adapted, object.Adapted.Digest, object.Adapted.Size)
+}
+
+// place moves files to where those of an image are, and writes its record. The caller holds mu.
+func (s *Store) place(base string, files *Files, object reader.Object) (path string, err error) {
 	path, size := base+suffixOf(object), object.Size
 	if path != base+objectSuffix {
-		if err := isWritten(files.Adapted, object.Adapted.Digest, object.Adapted.Size); err != nil {
-			return "", err
-		}
 		size += object.Adapted.Size
 	}
 	if err := s.makeRoom(base, size); err != nil {
