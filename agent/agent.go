@@ -194,7 +194,7 @@ func (a *Agent) forget() error {
 	case err == nil && found.DeletionTimestamp == nil:
 		return nil
 	case err != nil && !apierrors.IsNotFound(err):
-		a.log.Info("Failed to find out whether bpfman is being uninstalled; the stored bytecode is kept", "reason", err.Error())
+		a.log.Error(err, "Failed to find out whether bpfman is being uninstalled; the stored bytecode is kept")
 		return nil
 	}
 	store := a.Bytecode.Store

@@ -143,7 +143,7 @@ func (a *Asker) versions(ctx context.Context, servers []string, enough func()) R
 func (a *Asker) reload(ctx context.Context) {
 	config, err := rest.TLSConfigFor(a.config)
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Info("Failed to read the certificates for the API server; using the previous ones", "reason", err.Error())
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to read the certificates for the API server; using the previous ones")
 		return
 	}
 	a.tls.Store(config)
@@ -158,7 +158,7 @@ func (a *Asker) list(ctx context.Context) Response {
 	}
 	authenticated, err := rest.HTTPWrappersForConfig(a.config, transport)
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Info("Failed to authenticate a request for the list of API servers", "reason", err.Error())
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to authenticate a request for the list of API servers")
 		authenticated = transport
 	}
 	status, body, err := get(ctx, authenticated, a.base.JoinPath(serversPath).String())

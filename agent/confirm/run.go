@@ -115,7 +115,7 @@ func (c *Changes) undo(ctx context.Context, records map[program.Key]record) {
 	log := logr.FromContextOrDiscard(ctx)
 	previous := map[program.Key]*Version{}
 	for key, r := range records {
-		log.Info("Rolling back", "owner", key.String(), "reason", r.message())
+		log.Info("Rolling back", "object", key.String(), "reason", r.message())
 		previous[key] = r.Confirmed
 	}
 	failed := c.Undo(ctx, previous)
@@ -153,7 +153,7 @@ func (c *Changes) clearUndone(ctx context.Context) {
 			continue
 		}
 		if err := c.put(key, r.cleared()); err != nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change", "owner", key.String())
+			logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change", "object", key.String())
 		}
 		c.Changed(key)
 	}
@@ -201,7 +201,7 @@ func (c *Changes) update(ctx context.Context, next func(program.Key, record) rec
 			continue
 		}
 		if err := c.put(key, is); err != nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change", "owner", key.String())
+			logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change", "object", key.String())
 		}
 		if is.Tried == nil || is.Tried.State != trying && is.Tried.State != partial {
 			c.Changed(key)

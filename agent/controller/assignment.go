@@ -175,7 +175,7 @@ func (a assignments) awaitPolicies(ctx context.Context, key program.Key, object 
 	}
 	of := v1alpha1.RolloutPolicyKind
 	if err := a.cluster.Kinds.Look(ctx, of.GroupVersionKind(), of.Resource(), since.Add(together)); err != nil {
-		logr.FromContextOrDiscard(ctx).Info("Failed to look for RolloutPolicies; assuming that there are none", "reason", err.Error())
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to look for RolloutPolicies; assuming that there are none")
 	}
 	a.novel.settle(key)
 	return nil

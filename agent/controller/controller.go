@@ -182,7 +182,7 @@ func (c *Controller) daemonReturned(ctx context.Context) {
 	c.enqueueAll(ctx)
 	// Only the daemon knows about owners without objects and reports.
 	if err := c.reconciler.ensureInventory(ctx); err != nil {
-		logr.FromContextOrDiscard(ctx).Info("Failed to list the daemon's programs; retrying", "reason", err.Error())
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to list the daemon's programs; retrying")
 	}
 }
 
@@ -197,10 +197,10 @@ func (c *Controller) compare(ctx context.Context) error {
 			return false, err
 		}
 		if err != nil {
-			logr.FromContextOrDiscard(ctx).Info("Failed to compare the known programs with the daemon's", "reason", err.Error())
+			logr.FromContextOrDiscard(ctx).Error(err, "Failed to compare the known programs with the daemon's")
 		}
 		for _, key := range changed {
-			logr.FromContextOrDiscard(ctx).Info("The daemon's programs have changed outside of the agent", "owner", key.String())
+			logr.FromContextOrDiscard(ctx).Info("The daemon's programs have changed outside of the agent", "object", key.String())
 			c.queue.Add(key)
 		}
 		return false, nil

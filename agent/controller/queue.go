@@ -104,7 +104,7 @@ func (q *queue) process(ctx context.Context, key program.Key, reconcile reconcil
 	if waits, ok := q.waits.LoadAndDelete(key); ok {
 		waits.(*time.Timer).Stop() //nolint:errcheck // the only type of its values
 	}
-	log := logr.FromContextOrDiscard(ctx).WithValues("queue", q.name, "owner", key.String())
+	log := logr.FromContextOrDiscard(ctx).WithValues("queue", q.name, "object", key.String())
 	again, err := safely(logr.NewContext(ctx, log), key, reconcile)
 	if waiting := (*waitingError)(nil); errors.As(err, &waiting) {
 		// Without Forget: a registry that fails is asked less often each time. AddAfter would add the owner even if it has

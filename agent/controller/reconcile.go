@@ -50,7 +50,7 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
 		// The operator reports the problem. The object's programs stay loaded until it can
 		// be decoded or is deleted.
-		logr.FromContextOrDiscard(ctx).Info("Failed to decode the object; its programs stay loaded", "reason", undecodable.reason)
+		logr.FromContextOrDiscard(ctx).Error(undecodable, "Its programs stay loaded")
 		return 0, nil
 	}
 	if err != nil || assigned.held {
@@ -127,7 +127,7 @@ func (r *reconciler) readUnrecorded(ctx context.Context, owner program.Owner) {
 		return
 	}
 	if err := r.reports.Read(ctx, owner.Key, names...); err != nil {
-		logr.FromContextOrDiscard(ctx).Info("Failed to read which links of the daemon are recorded; they are left unchanged", "reason", err.Error())
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to read which links of the daemon are recorded; they are left unchanged")
 	}
 	if err := r.recall(owner.Key, r.reports.Recorded(owner.Key)); err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to record what the former daemon has attached")

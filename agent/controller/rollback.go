@@ -239,7 +239,7 @@ func (r *reconciler) undo(ctx context.Context, versions map[program.Key]*confirm
 	if steps > fewSteps {
 		for key, want := range plans {
 			if err := r.loader.Withdraw(ctx, key, want); err != nil {
-				logr.FromContextOrDiscard(ctx).Error(err, "Failed to remove programs", "owner", key.String())
+				logr.FromContextOrDiscard(ctx).Error(err, "Failed to remove programs", "object", key.String())
 			}
 		}
 	}
@@ -269,14 +269,14 @@ func (r *reconciler) restore(ctx context.Context, key program.Key, version *conf
 		failed := outcome.Err()
 		if err == nil && len(outcome.Loads)+len(outcome.Removals) == 0 {
 			if failed != nil {
-				logr.FromContextOrDiscard(ctx).Info("Failed to attach a part of the previous version", "owner", key.String(), "reason", failed.Error())
+				logr.FromContextOrDiscard(ctx).Error(failed, "Failed to attach a part of the previous version", "object", key.String())
 			}
 			return nil
 		}
 		err = errors.Join(err, failed)
 	}
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "Failed to run the previous version; unloading", "owner", key.String())
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to run the previous version; unloading", "object", key.String())
 	}
 	outcome, err := r.loader.Execute(ctx, load.Pass{Key: key})
 	return errors.Join(err, outcome.Err())

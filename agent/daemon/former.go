@@ -126,7 +126,7 @@ func (i *Inventory) retire(ctx context.Context, owner program.Key, certain func(
 			if err := i.removeFormer(f); err != nil {
 				return fmt.Errorf("remove program %d of the former daemon: %w", f.ID, err)
 			}
-			logr.FromContextOrDiscard(ctx).Info("Removed a program of the former daemon", "owner", owner.String(), "function", f.Function, "program", f.ID)
+			logr.FromContextOrDiscard(ctx).Info("Removed a program of the former daemon", "object", owner.String(), "function", f.Function, "program", f.ID)
 		}
 		if err := i.setFormer(slices.DeleteFunc(slices.Clone(i.former), func(other Former) bool { return other.ID == f.ID })); err != nil {
 			return err

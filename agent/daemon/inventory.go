@@ -140,7 +140,7 @@ func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 			return nil, failed
 		}
 		if err = errors.Join(err, i.removeOrphans(ctx, d, pins, response), i.removeOtherDatabases(d, response)); err != nil {
-			logr.FromContextOrDiscard(ctx).Info("Failed to remove what a daemon left", "reason", err.Error())
+			logr.FromContextOrDiscard(ctx).Error(err, "Failed to remove what a daemon left")
 		}
 		return response, nil
 	}, func(r *gobpfman.ListResponse) {

@@ -107,7 +107,7 @@ func (l *Loader) misfits(ctx context.Context, declared []reader.Map) []pins.Misf
 	}
 	misfits, err := pins.Misfits(l.PinsDir, declared)
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Info("Failed to compare pinned maps with the image", "reason", err.Error())
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to compare pinned maps with the image")
 	}
 	return misfits
 }

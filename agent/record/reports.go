@@ -87,7 +87,7 @@ func (r *Reports) keepListing(ctx context.Context, kind v1alpha1.Kind[v1alpha1.P
 		next := rarely + rand.N(rarely) //nolint:gosec // only spreads requests
 		if err := r.list(ctx, kind, consistent); err != nil {
 			next = backoff.Step()
-			logr.FromContextOrDiscard(ctx).V(1).Info("Failed to list this node's reports; retrying", "kind", kind.Name, "reason", err.Error())
+			logr.FromContextOrDiscard(ctx).V(1).Error(err, "Failed to list this node's reports; retrying", "kind", kind.Name)
 		} else {
 			backoff = retry
 			consistent = false

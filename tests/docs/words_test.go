@@ -47,15 +47,20 @@ func TestMessagesAvoidWords(t *testing.T) {
 	}
 }
 
-// TestLogMessagesBeginWithACapital checks a rule in docs/development.md.
-func TestLogMessagesBeginWithACapital(t *testing.T) {
+// TestLogMessagesFollowTheRules checks rules in docs/development.md: how messages begin and end, and that a failure isn't
+// logged at level info, where it is overlooked.
+func TestLogMessagesFollowTheRules(t *testing.T) {
 	capital := regexp.MustCompile(`^[A-Z].*[^.:]$`)
+	failure := regexp.MustCompile(`^(Failed|Can't|Unable) `)
 	read := 0
 	inspect(t, func(path string, n ast.Node) {
 		if text, ok := logMessage(t, n); ok {
 			read++
 			if !capital.MatchString(text) {
 				t.Errorf("%s: %q doesn't begin with a capital, or ends with punctuation", path, text)
+			}
+			if failure.MatchString(text) && n.(*ast.CallExpr).Fun.(*ast.SelectorExpr).Sel.Name == "Info" {
+				t.Errorf("%s: %q is logged at level info", path, text)
 			}
 		}
 	})

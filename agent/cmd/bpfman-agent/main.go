@@ -30,7 +30,6 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 
 	"github.com/bpfman/bpfman-operator/agent"
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
@@ -42,6 +41,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
+	"github.com/bpfman/bpfman-operator/internal/logs"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/internal/restclient"
 	"github.com/bpfman/bpfman-operator/internal/scrape"
@@ -100,8 +100,7 @@ func main() {
 	flag.StringVar(&o.helperDir, "helper-dir", "", "Directory to copy the commands to that run in the daemon's container, with --mount-bpffs: bpfman-ns, its helper for uprobes in containers, and bpfman-probe.")
 	version.Flag(agent.Component)
 	flag.Parse()
-	log := logger(os.Getenv("GO_LOG"))
-	klog.SetLogger(log) // for client-go
+	log := logr.FromSlogHandler(logs.Setup(os.Stderr, os.Getenv(logs.Variable)).Handler())
 	if err := run(o, log); err != nil {
 		log.Error(errors.Join(err, leaveWords(err.Error())), "Stopped")
 		os.Exit(1)
@@ -236,13 +235,6 @@ func ownNamespace() string {
 		return ""
 	}
 	return strings.TrimSpace(string(content))
-}
-
-// logger returns a logger that writes lines of JSON to standard error. Level is the value of
-// GO_LOG, as for upstream's agent. Any value except for debug and trace means info.
-func logger(level string) logr.Logger {
-	levels := map[string]slog.Level{"debug": slog.LevelDebug, "trace": slog.LevelDebug - 4}
-	return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: levels[level]}))
 }
 
 func serveProfiles(addr string, log logr.Logger) {

@@ -34,6 +34,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/objects"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/internal/live"
+	"github.com/bpfman/bpfman-operator/internal/logs"
 	"github.com/bpfman/bpfman-operator/internal/restclient"
 	"github.com/bpfman/bpfman-operator/internal/scrape"
 )
@@ -81,18 +82,12 @@ func main() {
 	flag.BoolVar(&o.statistics, "statistics", false, "Have the kernel count the runs of each program and measure their time, which makes each run slightly slower.")
 	version.Flag(component)
 	flag.Parse()
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: logLevel(os.Getenv("GO_LOG"))}))
+	log := logs.Setup(os.Stderr, os.Getenv(logs.Variable))
 	if err := run(ctx, o, log); err != nil {
 		log.Error("Stopped", "error", err)
 		os.Exit(1)
 	}
 	log.Info("Stopped")
-}
-
-// logLevel parses a level, with the names that bpfman's other components use. The
-// default is info.
-func logLevel(name string) slog.Level {
-	return map[string]slog.Level{"debug": slog.LevelDebug, "trace": slog.LevelDebug - 4}[name]
 }
 
 // gcPercent makes the garbage collector run more often. The inspector uses little CPU,

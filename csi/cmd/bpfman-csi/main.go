@@ -37,6 +37,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/metrics"
 	"github.com/bpfman/bpfman-operator/csi/program"
 	"github.com/bpfman/bpfman-operator/csi/registration"
+	"github.com/bpfman/bpfman-operator/internal/logs"
 	"github.com/bpfman/bpfman-operator/internal/restclient"
 	"github.com/bpfman/bpfman-operator/internal/scrape"
 )
@@ -127,11 +128,7 @@ func main() {
 	}
 	debug.SetGCPercent(gcPercent)
 	runtime.MemProfileRate = 0 // nobody reads the samples, and they take half a megabyte
-	level, known := logLevel(os.Getenv("GO_LOG"))
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	if !known {
-		log.Warn("Unknown log level in GO_LOG; use info, debug, or trace", "value", os.Getenv("GO_LOG"))
-	}
+	log := logs.Setup(os.Stderr, os.Getenv(logs.Variable))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx, o, log); err != nil {
@@ -338,22 +335,4 @@ func probe(socket string) error {
 		return errors.New("the plugin isn't ready: see its log")
 	}
 	return nil
-}
-
-// logLevel parses a level, with the names that bpfman's other components use.
-func logLevel(name string) (level slog.Level, known bool) {
-	switch name {
-	case "", "info":
-		return slog.LevelInfo, true
-	case "debug":
-		return slog.LevelDebug, true
-	case "trace":
-		return driver.LevelTrace, true
-	case "warn", "warning":
-		return slog.LevelWarn, true
-	case "error":
-		return slog.LevelError, true
-	default:
-		return slog.LevelInfo, false
-	}
 }

@@ -17,14 +17,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"go.uber.org/zap/zapcore"
 	"golang.org/x/net/http/httpproxy"
 	typedappsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/bpfman/bpfman-operator/apis/version"
+	"github.com/bpfman/bpfman-operator/internal/logs"
 	"github.com/bpfman/bpfman-operator/operator"
 	"github.com/bpfman/bpfman-operator/operator/installed"
 )
@@ -46,7 +45,7 @@ func main() {
 	version.Flag("bpfman-operator")
 	flag.Parse()
 
-	ctrl.SetLogger(logger(os.Getenv("GO_LOG")))
+	ctrl.SetLogger(logr.FromSlogHandler(logs.Setup(os.Stderr, os.Getenv(logs.Variable)).Handler()))
 	if *checkFor > 0 {
 		if err := check(o.Namespace, *checkFor); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -107,16 +106,4 @@ func clientConfig() (*rest.Config, error) {
 		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	return config, nil
-}
-
-// logger follows GO_LOG, like upstream: "debug" and "trace" select a format for human readers, and all other
-// values select JSON.
-func logger(level string) logr.Logger {
-	switch level {
-	case "debug":
-		return zap.New(zap.UseDevMode(true))
-	case "trace":
-		return zap.New(zap.UseDevMode(true), zap.Level(zapcore.Level(-2)))
-	}
-	return zap.New(zap.UseDevMode(false))
 }
