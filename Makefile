@@ -69,7 +69,7 @@ manifests: $(LOCALBIN)/controller-gen generate-deepcopy ## Generate definitions,
 generate: manifests ## Generate all generated code and manifests.
 	$(MAKE) generate-register
 	$(MAKE) generate-typed-clients generate-typed-listers
-	$(MAKE) generate-typed-informers generate-reference generate-remedies
+	$(MAKE) generate-typed-informers generate-reference generate-problems
 
 .PHONY: generate-deepcopy
 generate-deepcopy: $(LOCALBIN)/controller-gen ## Generate the DeepCopy methods (zz_generated.deepcopy.go).

@@ -4,53 +4,17 @@
 package remedy
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
-
-// The plugin's tables are the same as on the page.
-func TestTablesAreThePage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/status.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want strings.Builder
-	for line := range strings.Lines(string(page)) {
-		if strings.HasPrefix(line, "|") {
-			want.WriteString(line)
-		}
-	}
-	if tables != want.String() || want.Len() == 0 {
-		t.Error("remedies.md isn't the tables of docs/status.md: run `make generate`")
-	}
-}
-
-// Every row for messages has a remedy.
-func TestRows(t *testing.T) {
-	rows := 0
-	for _, r := range remedies {
-		if r.reason != "" {
-			continue
-		}
-		rows++
-		if len(r.patterns) == 0 || r.Text == "" {
-			t.Errorf("the row %q has no message or no remedy", r.Text)
-		}
-	}
-	if rows < 25 {
-		t.Errorf("there are %d rows for messages", rows)
-	}
-}
 
 func TestFor(t *testing.T) {
 	reason := func(c v1alpha1.BpfProgramConditionType) string { return c.Condition().Reason }
 	notLoaded := reason(v1alpha1.BpfProgCondNotLoaded)
 	for name, c := range map[string]struct{ reason, message, want string }{
 		"an interface":         {notLoaded, "attach to eth7 ingress: the node has no interface eth7", "the program is attached once the interface appears: wait for it, or correct `interfaceselector`"},
-		"the dispatcher":       {notLoaded, `load: one or more programs failed to load: [BpfProgramError(LoadError { io_error: Os { code: 1, kind: PermissionDenied, message: "Operation not permitted" }, verifier_log:  })]`, "the kernel refuses the daemon's dispatcher (no BPF trampolines): use TCX, or another kernel"},
+		"the dispatcher":       {notLoaded, `load: one or more programs failed to load: [BpfProgramError(LoadError { io_error: Os { code: 1, kind: PermissionDenied, message: "Operation not permitted" }, verifier_log:  })]`, "the kernel refuses the daemon's dispatcher for XDP and TC (no BPF trampolines): use TCX, or another kernel"},
 		"the verifier":         {notLoaded, "LoadError { io_error: Os { message: \"Permission denied\" }, verifier_log: 0: R1=ctx()\n1: exit\n })", "the kernel's verifier rejects the program: correct what the last lines of its log name, before `stack depth`"},
 		"a field of no kernel": {notLoaded, "LoadError { io_error: Os { code: 22, kind: InvalidInput, message: \"Invalid argument\" }, verifier_log: 37: (85) call unknown#195896080\ninvalid func unknown#195896080\n })", "the program reads a field that the node's kernel doesn't have: check for it in the source with `bpf_core_field_exists` (CO-RE)"},
 		"a function":           {notLoaded, "load from image quay.io/y: it has no function x; its functions are a, b", "set `bpffunctionname` to a function that the bytecode has: the message lists them"},
@@ -59,7 +23,7 @@ func TestFor(t *testing.T) {
 		"a map owner":          {reason(v1alpha1.BpfProgCondMapOwnerNotFound), "BpfProgram map owner not found", "no program matches `mapownerselector` on this node, or several do; the message names them"},
 		"no containers":        {reason(v1alpha1.BpfProgCondNoContainersOnNode), "", "nothing, if no container should match"},
 		"all is well":          {reason(v1alpha1.BpfProgCondLoaded), "Successfully loaded bpfProgram", ""},
-		"nothing is known":     {notLoaded, "something that nobody has met", ""},
+		"nothing is known":     {notLoaded, "something that nobody has met", "loading or attaching failed: correct what the message names at its end. The agent retries"},
 		"no reason":            {"", "something that nobody has met", ""},
 	} {
 		if got := For(c.reason, c.message); got != c.want {

@@ -58,7 +58,7 @@ test-docs: deps-docs docs $(AXE) ## Test each page of the documentation's site i
 	SITE=$(LOCALBIN)/site AXE=$(AXE) go -C hack/docs test -count=1 -timeout 30m ./site
 
 # This includes the API reference, and therefore checks the API's comments too.
-PAGES = $(shell git ls-files --cached --others --exclude-standard '*.md' ':!hack/vale' ':!cli/remedy')
+PAGES = $(shell git ls-files --cached --others --exclude-standard '*.md' ':!hack/vale')
 # Go files with comments that are written by hand.
 COMMENTS = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!apis/client' ':!*zz_generated*' ':!*.pb.go')
 VALE = $(LOCALBIN)/vale --config hack/vale/vale.ini

@@ -16,13 +16,12 @@ generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs
 		-e ':join; s/([^ >])<br \/>([^<-])/\1 \2/; t join' $(LOCALBIN)/api.md
 	@go -C hack/docs run ./reference $(LOCALBIN)/api.md $(CURDIR)/docs/reference/api
 
-# `kubectl bpfman why` uses the texts of the page.
-.PHONY: generate-remedies
-generate-remedies: ## Generate the remedies that the kubectl plugin suggests (cli/remedy/remedies.md) from docs/status.md.
-	grep '^|' docs/status.md >cli/remedy/remedies.md
+.PHONY: generate-problems
+generate-problems: ## Generate the tables of problems (docs/status.md) from internal/problem.
+	go run ./hack/problems
 
 # The output of `generate`.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases docs/reference/api cli/remedy/remedies.md $(shell go run ./hack/kinds files)
+GENERATED = apis/v1alpha1 apis/client config/crd/bases docs/reference/api docs/status.md $(shell go run ./hack/kinds files)
 
 # Nothing below is committed. The documentation's site has the schemas in the same directory.
 SCHEMAS := $(LOCALBIN)/schemas

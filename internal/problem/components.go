@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package problem
+
+// Problems about the daemon and the other node components.
+const (
+	DaemonUnreachable   Reason = "DaemonUnreachable"
+	DaemonUnsupported   Reason = "DaemonUnsupported"
+	LoadSlow            Reason = "LoadSlow"
+	DaemonBusy          Reason = "DaemonBusy"
+	DaemonForgot        Reason = "DaemonForgot"
+	DaemonStateUnusable Reason = "DaemonStateUnusable"
+	DaemonPanicked      Reason = "DaemonPanicked"
+	ComponentFails      Reason = "ComponentFails"
+	PortTaken           Reason = "PortTaken"
+	ComponentNotReady   Reason = "ComponentNotReady"
+	PodsRefused         Reason = "PodsRefused"
+	AgentVersion        Reason = "AgentVersion"
+	ReportUnreadable    Reason = "ReportUnreadable"
+)
+
+var components = []Row{
+	{
+		Reason:   DaemonUnreachable,
+		Messages: []string{"the bpfman daemon can't be reached", "the bpfman daemon hasn't answered yet"},
+		ToDo:     "find out why the daemon's container doesn't run: `kubectl -n bpfman logs daemonset/bpfman-daemon -c bpfman --previous`",
+	},
+	{
+		Reason:   DaemonUnsupported,
+		Messages: []string{"the daemon in container bpfman has an incompatible API (bpfman v0.5?)"},
+		ToDo:     "`bpfman.image` in the ConfigMap names a daemon that isn't supported, such as v0.5.x: set it to v0.6.0. The agent stays Ready and retries, and doesn't touch programs that already run",
+		Links:    []Link{{"ConfigMap", "configuration.md"}},
+	},
+	{
+		Reason:   LoadSlow,
+		Messages: []string{"this load took longer than"},
+		ToDo:     "the kernel needs too long to verify the program, and the daemon is restarted each time: make the program smaller, or split it. The agent tries again less and less often, up to every hour, or immediately when the object or its annotation `bpfman.io/restartedAt` changes",
+	},
+	{
+		Reason: DaemonBusy,
+		Messages: []string{
+			"the bpfman daemon didn't answer in time",
+			"wait for other calls to the daemon",
+			"not loaded yet",
+			"and the agent loads it again",
+		},
+		ToDo:  "nothing: the daemon serves one call at a time, and the agent retries. If the daemon hangs, the kubelet restarts it within five minutes",
+		Links: []Link{{"restarts it", "reliability.md#failures-and-their-effects"}},
+	},
+	{
+		Reason: DaemonForgot,
+		Daemon: []string{
+			"does not exist or was not created by bpfman",
+			"does not exist in tree",
+			"map_owner_id does not exist",
+			"Failed to acquire database lock",
+		},
+		ToDo: "nothing: somebody else has unloaded the program, or uses the daemon's database. The agent lists the programs, and retries",
+	},
+	{
+		Reason: DaemonStateUnusable,
+		Messages: []string{
+			"look for pins:",
+			"remove what the daemon left",
+			"remove the pin of link",
+			"read when the daemon's database was created",
+			"look for unfinished snapshots",
+			"remove an unfinished snapshot",
+		},
+		Daemon: []string{
+			"can't create map dir",
+			"can't delete map dir",
+			"Unable to delete program",
+			"database entr",
+			"database tree",
+			"unable to open program tree",
+			"dispatcher tree",
+			"insert entry during copy",
+			"Failed to get links",
+			"Failed to get map",
+			"Failed to get metadata: ",
+			"Failed to get proceed on",
+			"Failed to get global data",
+			"Failed to add link",
+			"Failed to remove link",
+			"failed to flush db",
+			"failed to read db",
+			"failed to write to db",
+			"unable to cleanup state",
+			"Internal error occurred",
+		},
+		ToDo: "the daemon can't use its files in `/run/bpfman` on the node: free memory, as this is a file system in memory, or restart the daemon by deleting its pod",
+	},
+	{
+		Reason: DaemonPanicked,
+		Daemon: []string{"task panicked"},
+		ToDo:   "report the message as an issue of bpfman: the daemon has a bug. The agent retries",
+	},
+	{
+		Reason:   ComponentFails,
+		Messages: []string{"container … with image … fails:"},
+		ToDo:     "correct the image or the settings of the node component in the ConfigMap: `kubectl -n bpfman logs` and `kubectl -n bpfman describe pod` say more",
+		Links:    []Link{{"ConfigMap", "configuration.md"}},
+	},
+	{
+		Reason:   PortTaken,
+		Messages: []string{"can't use port … of the node"},
+		ToDo:     "set the key of the ConfigMap in parentheses to a free port: other software on that node uses this one",
+		Links:    []Link{{"ConfigMap", "configuration.md"}},
+	},
+	{
+		Reason:   ComponentNotReady,
+		Messages: []string{"runs, but isn't ready at port"},
+		ToDo:     "read the container's log. If it says `Can't listen`, other software uses the port: set the key of the ConfigMap in parentheses to another one. Otherwise correct what the log says",
+		Links:    []Link{{"ConfigMap", "configuration.md"}},
+	},
+	{
+		Reason:   PodsRefused,
+		Messages: []string{"the API server refuses pods of DaemonSet"},
+		ToDo:     "allow the pods in the namespace `bpfman`: a ResourceQuota, a LimitRange, Pod Security, or an admission webhook refuses them. The namespace must have the label for Pod Security, and `bpfman.resources` sets what the containers request",
+		Links:    []Link{{"namespace must have the label", "install.md#helm"}, {"`bpfman.resources`", "configuration.md#node-pods"}},
+	},
+	{
+		Reason:   AgentVersion,
+		Messages: []string{"contains an agent of version"},
+		ToDo:     "set `bpfman.agent.image` in the ConfigMap to the version of the operator",
+		Links:    []Link{{"ConfigMap", "configuration.md"}},
+	},
+	{
+		Reason:   ReportUnreadable,
+		Messages: []string{"the report … can't be decoded"},
+		ToDo:     "delete the report that the message names, and the pod of `bpfman-daemon` on its node: the agent there writes the report again",
+	},
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package problem
+
+// Problems about the fields of an object of the API.
+const (
+	NoBytecode                 Reason = "NoBytecode"
+	TwoBytecodes               Reason = "TwoBytecodes"
+	FieldEmpty                 Reason = "FieldEmpty"
+	MemberWithoutType          Reason = "MemberWithoutType"
+	MemberWithoutConfiguration Reason = "MemberWithoutConfiguration"
+	GlobalDataInvalid          Reason = "GlobalDataInvalid"
+	FileUnreadable             Reason = "FileUnreadable"
+	FileNotRegular             Reason = "FileNotRegular"
+	GlobalDataTooLarge         Reason = "GlobalDataTooLarge"
+	NamespaceUsedUp            Reason = "NamespaceUsedUp"
+)
+
+var fields = []Row{
+	{
+		Reason: NoBytecode,
+		Messages: []string{
+			"bytecode has neither an image nor a path",
+			"bytecode.image.url is empty",
+			"bytecode.path is empty",
+			"bytecode.path … isn't absolute",
+			"is in the node's store of images: set bytecode.image instead",
+		},
+		ToDo: "set `bytecode.image.url` or `bytecode.path`",
+	},
+	{
+		Reason:   TwoBytecodes,
+		Messages: []string{"bytecode has both an image and a path"},
+		ToDo:     "remove one of both",
+	},
+	{
+		Reason:   FieldEmpty,
+		Messages: []string{"bpffunctionname is empty", "func_name is empty", "target is empty"},
+		ToDo:     "set the field; the schema accepts the empty value, as upstream's does, but there is nothing to load or to attach to",
+	},
+	{
+		Reason:   MemberWithoutType,
+		Messages: []string{"spec.programs[…] has no type, so nothing is loaded for it"},
+		ToDo:     "this member of the application is ignored, and the other members are loaded; remove it, or set its type and the field for that type",
+	},
+	{
+		Reason:   MemberWithoutConfiguration,
+		Messages: []string{"spec.programs[…] has no configuration for its type …"},
+		ToDo:     "another version of bpfman stored the member; rewrite it as in the API reference",
+		Links:    []Link{{"API reference", "reference/api/index.md"}},
+	},
+	{
+		Reason:   GlobalDataInvalid,
+		Messages: []string{"globaldata … is neither base64 nor a list of bytes"},
+		ToDo:     "write the value as base64 or as a list of bytes",
+	},
+	{
+		Reason: FileUnreadable,
+		Daemon: []string{"can't open file", "can't read file"},
+		ToDo:   "correct `bytecode.path`: the daemon's container has no such file, or can't read it. It doesn't have the node's directories: package the file as an image",
+		Links:  []Link{{"package the file as an image", "kubectl-bpfman.md"}},
+	},
+	{
+		Reason:   FileNotRegular,
+		Messages: []string{"bytecode path … is not a regular file", "target … is not a regular file"},
+		ToDo:     "the path is below `/dev`, `/proc`, `/sys`, or a directory with sockets, named pipes, or maps, and the daemon would never finish reading it; use a regular file elsewhere",
+	},
+	{
+		Reason:   GlobalDataTooLarge,
+		Messages: []string{"the global data of all objects on this node would take", "the global data of the namespace on this node would take"},
+		ToDo:     "make `globaldata` smaller: there is too much for the number of functions, together with other objects: see large global data",
+		Links:    []Link{{"large global data", "reliability.md#large-global-data"}},
+	},
+	{
+		Reason:   NamespaceUsedUp,
+		Messages: []string{"the objects of the namespace have left", "the objects of the namespace have taken"},
+		ToDo:     "correct or delete the objects of the namespace that fail, change all the time, or take long to be loaded: `kubectl get bpfnsprograms -n NAMESPACE`. The agent goes on by itself: see limits of a namespace",
+		Links:    []Link{{"limits of a namespace", "reliability.md#limits-of-a-namespace"}},
+	},
+}
