@@ -18,10 +18,15 @@ import (
 // know which daemon the node runs. tests/contract checks the same with the real daemons.
 type dialect interface {
 	// list returns the programs that the daemon manages, also those of others, with their links. The load time of a
-	// program doesn't change while it is loaded.
-	list(context.Context, gobpfman.BpfmanClient) (*gobpfman.ListResponse, error)
+	// program doesn't change while it is loaded. If there are too many programs for one call, the error is errUnfinished, and
+	// the next call goes on. What others attach and detach can be missing in some lists, unless its ID is among the pinned
+	// links.
+	list(ctx context.Context, rpc gobpfman.BpfmanClient, pinned []uint32) (*gobpfman.ListResponse, error)
 	// load loads all functions of a request or none. They share the maps of the object, or use those of the map owner.
 	load(context.Context, gobpfman.BpfmanClient, *gobpfman.LoadRequest) (*gobpfman.LoadResponse, error)
+	// attach and detach make one call.
+	attach(context.Context, gobpfman.BpfmanClient, *gobpfman.AttachRequest) (*gobpfman.AttachResponse, error)
+	detach(ctx context.Context, rpc gobpfman.BpfmanClient, link uint32) error
 	// admits returns a refusal of what must not be asked of the daemon for an owner, because the daemon might never
 	// answer again.
 	admits(program.Key, *gobpfman.AttachInfo) error

@@ -37,6 +37,9 @@ const (
 // disk, Refresh repairs the database. It removes the pins that a killed daemon left.
 func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 	changed, err := i.refresh(ctx)
+	for errors.Is(err, errUnfinished) && ctx.Err() == nil { // other calls can be made in between
+		changed, err = i.refresh(ctx)
+	}
 	if !lacksDatabase(err) {
 		return changed, err
 	}

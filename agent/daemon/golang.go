@@ -21,16 +21,23 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// golang is the daemon in Go. Its refusals have codes. It doesn't list links, and each function of a Load has maps of its
-// own, unless a map owner is named: that really shares maps.
+// golang is the daemon in Go. Its refusals have codes. It doesn't list links (links.go), and each function of a Load has maps
+// of its own, unless a map owner is named: that really shares maps.
 type golang struct {
 	mu sync.Mutex
 	// seen contains the listed programs by ID.
-	seen map[uint32]seenProgram
+	seen map[uint32]*seenProgram
+	// doubted is when the known links were last found to be incomplete. Earlier answers have to be repeated.
+	doubted time.Time
+	// strangers are the pinned links that no program had when all were asked.
+	strangers map[uint32]bool
 }
 
 type seenProgram struct {
-	tag string
+	// links are those of the program. They were asked for at asked, which is zero if they aren't known.
+	links []uint32
+	asked time.Time
+	tag   string
 	// loadedAt is the load time when the program was first seen.
 	loadedAt string
 	// mapOwner is the map owner that its Load named, or itself.
@@ -39,7 +46,7 @@ type seenProgram struct {
 	mapsOf uint32
 }
 
-func newGolang() *golang { return &golang{seen: map[uint32]seenProgram{}} }
+func newGolang() *golang { return &golang{seen: map[uint32]*seenProgram{}} }
 
 // metadataMapOwner is the key of the metadata of a program that uses the maps of another one. The value is the map owner
 // that the Load named, or "" if the other one is a function of the same Load.
@@ -63,55 +70,25 @@ func (*golang) admits(owner program.Key, info *gobpfman.AttachInfo) error {
 
 func (*golang) pinsInSysfs() bool { return false }
 
-func (g *golang) list(ctx context.Context, rpc gobpfman.BpfmanClient) (*gobpfman.ListResponse, error) {
-	response, err := rpc.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: new(true)})
-	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller adds context
-	}
-	complete := &gobpfman.ListResponse{}
-	for _, result := range response.GetResults() {
-		got, err := rpc.Get(ctx, &gobpfman.GetRequest{Id: result.GetKernelInfo().GetId()})
-		switch status.Code(err) {
-		case codes.OK:
-			result.Info.Links = got.GetInfo().GetLinks()
-			complete.Results = append(complete.Results, result)
-		case codes.NotFound: // it was unloaded
-		default:
-			// Internal is also the answer about a program that isn't in the kernel anymore, but the next List doesn't have
-			// that. Of one that isn't listed, the pins would be removed.
-			return nil, err //nolint:wrapcheck // the caller adds context
-		}
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	before := g.seen
-	g.seen = map[uint32]seenProgram{}
-	for _, result := range complete.GetResults() {
-		g.see(before, result.GetInfo(), result.GetKernelInfo())
-	}
-	for _, result := range complete.GetResults() {
-		result.Info.MapUsedBy = g.users(result.GetKernelInfo().GetId())
-	}
-	return complete, nil
-}
-
 // see records a program, gives it the load time that it had when it was first seen, and the map owner that its Load
 // named. The daemon computes load times from the time of the node's start, which moves when the clock is set.
-func (g *golang) see(before map[uint32]seenProgram, info *gobpfman.ProgramInfo, kernel *gobpfman.KernelProgramInfo) {
+func (g *golang) see(before map[uint32]*seenProgram, info *gobpfman.ProgramInfo, kernel *gobpfman.KernelProgramInfo) {
 	id := kernel.GetId()
 	if at, err := time.Parse(time.RFC3339, kernel.GetLoadedAt()); err == nil {
 		kernel.LoadedAt = at.UTC().Format(loadTime)
 	}
-	if earlier, found := before[id]; found && earlier.tag == kernel.GetTag() {
+	seen := &seenProgram{tag: kernel.GetTag(), mapOwner: id, mapsOf: id}
+	if earlier, found := before[id]; found && earlier.tag == seen.tag {
 		kernel.LoadedAt = earlier.loadedAt
+		seen.links, seen.asked = earlier.links, earlier.asked
 	}
+	seen.loadedAt = kernel.GetLoadedAt()
 	if named, uses := info.GetMetadata()[metadataMapOwner]; uses {
 		info.MapOwnerId = nil
 		if owner, err := strconv.ParseUint(named, 10, 32); err == nil {
 			info.MapOwnerId = new(uint32(owner))
 		}
 	}
-	seen := seenProgram{tag: kernel.GetTag(), loadedAt: kernel.GetLoadedAt(), mapOwner: id, mapsOf: id}
 	if info.MapOwnerId != nil {
 		seen.mapOwner = info.GetMapOwnerId()
 	}
@@ -154,6 +131,7 @@ func (g *golang) load(ctx context.Context, rpc gobpfman.BpfmanClient, request *g
 	defer g.mu.Unlock()
 	for _, p := range response.GetPrograms() {
 		g.see(nil, p.GetInfo(), p.GetKernelInfo())
+		g.seen[p.GetKernelInfo().GetId()].asked = time.Now() // it has no links yet
 	}
 	for _, p := range response.GetPrograms() {
 		p.Info.MapUsedBy = g.users(p.GetKernelInfo().GetId())

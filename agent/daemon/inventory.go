@@ -135,7 +135,7 @@ func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 	changed := map[program.Key]bool{}
 	err := do(ctx, i, "list programs", callDeadline, func(ctx context.Context, d dialect) (*gobpfman.ListResponse, error) {
 		pins, err := pinned(i.root, d)
-		response, failed := d.list(ctx, i.rpc)
+		response, failed := d.list(ctx, i.rpc, linksAmong(pins))
 		if failed != nil {
 			return nil, failed
 		}
@@ -148,9 +148,9 @@ func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 			changed[owner] = true
 		}
 	})
-	if err == nil || SpeaksOtherAPI(err) {
-		i.mu.Lock()
-		defer i.mu.Unlock()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err == nil || SpeaksOtherAPI(err) || i.unready != nil && errors.Is(err, errUnfinished) {
 		i.unready = err
 	}
 	return slices.Collect(maps.Keys(changed)), err
@@ -279,7 +279,7 @@ func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachP
 		if err := i.succeed(ctx, id, point.Info); err != nil {
 			return nil, err
 		}
-		return i.rpc.Attach(ctx, &gobpfman.AttachRequest{Id: id, Attach: point.Info})
+		return d.attach(ctx, i.rpc, &gobpfman.AttachRequest{Id: id, Attach: point.Info})
 	}, func(r *gobpfman.AttachResponse) {
 		if p, ok := i.programs[id]; ok {
 			p.Links[r.GetLinkId()] = Link{Point: point.Name, Digest: point.Digest}
@@ -308,11 +308,11 @@ func (i *Inventory) Detach(ctx context.Context, id, link uint32) error {
 
 // detach has the daemon detach a link, and removes what the daemon doesn't find.
 func (i *Inventory) detach(ctx context.Context, d dialect, link uint32) error {
-	_, err := i.rpc.Detach(ctx, &gobpfman.DetachRequest{LinkId: link})
+	err := d.detach(ctx, i.rpc, link)
 	if d.gone(err, aLink, link) {
 		return removeLinkPins(i.root, link)
 	}
-	return err //nolint:wrapcheck // the caller adds context
+	return err
 }
 
 // Unload detaches and unloads a program. If the program no longer exists,

@@ -74,6 +74,16 @@ func pinned(root string, d dialect) ([]pin, error) {
 	return pins, nil
 }
 
+// linksAmong returns the IDs of the links that are pinned.
+func linksAmong(pins []pin) (links []uint32) {
+	for _, p := range pins {
+		if p.isLink() {
+			links = append(links, p.id)
+		}
+	}
+	return links
+}
+
 // idOf returns the ID of the program or link that a pin is for.
 func idOf(path string) (id uint32, ok bool) {
 	n, err := strconv.ParseUint(strings.TrimPrefix(filepath.Base(path), programPins), 10, 32)

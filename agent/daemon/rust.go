@@ -20,7 +20,7 @@ import (
 // rust is the daemon of v0.6.0. It refuses each call with code Aborted, so only the text says why.
 type rust struct{}
 
-func (rust) list(ctx context.Context, rpc gobpfman.BpfmanClient) (*gobpfman.ListResponse, error) {
+func (rust) list(ctx context.Context, rpc gobpfman.BpfmanClient, _ []uint32) (*gobpfman.ListResponse, error) {
 	return rpc.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: new(true)}) //nolint:wrapcheck // the caller adds context
 }
 
@@ -28,7 +28,16 @@ func (rust) load(ctx context.Context, rpc gobpfman.BpfmanClient, request *gobpfm
 	return rpc.Load(ctx, request) //nolint:wrapcheck // the caller adds context
 }
 
-// databaseConfig is a file that sled writes once, when it creates the database.
+func (rust) attach(ctx context.Context, rpc gobpfman.BpfmanClient, request *gobpfman.AttachRequest) (*gobpfman.AttachResponse, error) {
+	return rpc.Attach(ctx, request) //nolint:wrapcheck // the caller adds context
+}
+
+func (rust) detach(ctx context.Context, rpc gobpfman.BpfmanClient, link uint32) error {
+	_, err := rpc.Detach(ctx, &gobpfman.DetachRequest{LinkId: link})
+	return err //nolint:wrapcheck // the caller adds context
+}
+
+// database is a file that sled writes once, when it creates the database.
 func (rust) database() string { return databaseDir + "/conf" }
 
 // admits everything: bpfman-ns, which opens targets in containers for the daemon, opens only regular files.
