@@ -13,6 +13,10 @@ type BpfNodeStatus struct {
 	// +optional
 	KernelVersion string `json:"kernelversion,omitempty"`
 
+	// daemon is which bpfman daemon the node runs. For example: `bpfman v0.6 (Rust)`.
+	// +optional
+	Daemon string `json:"daemon,omitempty"`
+
 	// bootid identifies the boot that the kernel's ids belong to.
 	// +optional
 	BootID string `json:"bootid,omitempty"`
@@ -445,6 +449,7 @@ const (
 // +kubebuilder:printcolumn:name="Conflicts",type=integer,JSONPath=`.status.conflictcount`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Kernel",type=string,JSONPath=`.status.kernelversion`,priority=1
+// +kubebuilder:printcolumn:name="Daemon",type=string,JSONPath=`.status.daemon`,priority=1
 // +kubebuilder:printcolumn:name="Maps",type=integer,JSONPath=`.status.mapcount`,priority=1
 // +kubebuilder:printcolumn:name="Links",type=integer,JSONPath=`.status.linkcount`,priority=1
 type BpfNode struct {

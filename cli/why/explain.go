@@ -35,6 +35,8 @@ type Facts struct {
 	Pods []corev1.Pod
 	// Conflicts are the conflicts of the object's programs with others, on all nodes.
 	Conflicts []Conflict
+	// Daemons are the daemons of the nodes with reports.
+	Daemons inventory.Daemons
 	// Stale are the maps in volumes of the object that no program uses anymore.
 	Stale []inventory.Map
 	// Problems are the problems of the node components.
@@ -55,7 +57,7 @@ func Explain(f Facts) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{Object: describe(f), Wanted: all, Components: f.Problems, Unseen: f.Unseen}
+	page := Page{Object: describe(f), Wanted: all, Daemons: f.Daemons, Components: f.Problems, Unseen: f.Unseen}
 	selector, err := metav1.LabelSelectorAsSelector(&f.Object.GetAppCommon().NodeSelector)
 	if err != nil {
 		page.Remarks = append(page.Remarks, fmt.Sprintf("the node selector is invalid: %v", err))

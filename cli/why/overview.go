@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/remedy"
 	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
@@ -25,6 +26,8 @@ type Overview struct {
 	Objects []Brief `json:"objects"`
 	// Volumes are the nodes on which volumes of pods have maps of programs that were deleted, or reloaded with other maps.
 	Volumes []string `json:"volumes,omitempty"`
+	// Daemons are the daemons of all nodes.
+	Daemons inventory.Daemons `json:"daemons,omitempty"`
 	// Components are problems of the node components that the operator found.
 	Components []string `json:"components,omitempty"`
 	// Unseen is what couldn't be read, and why.
@@ -130,6 +133,9 @@ func (o *Overview) Print(w io.Writer, all bool) error {
 			fmt.Fprintf(&out, ", of which %d have nothing to attach to", fine[Idle])
 		}
 		out.WriteString(". To list them, use -o wide.\n")
+	}
+	if len(o.Daemons) > 0 {
+		fmt.Fprintf(&out, "Daemon: %s.\n", terminal.Line(o.Daemons.String()))
 	}
 	list(&out, "Volumes", o.Volumes)
 	list(&out, "Node components", o.Components)

@@ -7,6 +7,8 @@ package why
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/cli/inventory"
 )
 
 // Page is the explanation of an object.
@@ -22,6 +24,8 @@ type Page struct {
 	NotSelected []Count `json:"notSelected,omitempty"`
 	// Remarks are about the whole object.
 	Remarks []string `json:"remarks,omitempty"`
+	// Daemons are the daemons of the nodes with reports.
+	Daemons inventory.Daemons `json:"daemons,omitempty"`
 	// Components are problems of the node components that the operator found.
 	Components []string `json:"components,omitempty"`
 	// Unseen is what couldn't be read, and why.

@@ -67,6 +67,9 @@ func (p *Page) head(out *strings.Builder) {
 	fmt.Fprintf(out, "%s %s\n", o.Kind, name)
 	fmt.Fprintf(out, "  Bytecode:  %s\n", terminal.Line(cmp.Or(o.Bytecode, "none")))
 	fmt.Fprintf(out, "  Nodes:     %s\n", terminal.Line(cmp.Or(o.NodeSelector, "all")))
+	if len(p.Daemons) > 0 {
+		fmt.Fprintf(out, "  Daemon:    %s\n", terminal.Line(p.Daemons.String()))
+	}
 	status := cmp.Or(o.Status, "none yet: the operator hasn't written a status") + since(o.Since)
 	if o.Stale {
 		status += ", for an earlier generation of the object"

@@ -42,6 +42,7 @@ var components = []Row{
 		Messages: []string{
 			"the bpfman daemon didn't answer in time",
 			"wait for other calls to the daemon",
+			"the daemon has many programs",
 			"not loaded yet",
 			"and the agent loads it again",
 		},

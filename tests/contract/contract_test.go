@@ -361,11 +361,14 @@ func TestReaders(t *testing.T) {
 		reader, err := inspector.New(n.socket)
 		must.Succeed(t, err)
 		defer reader.Close()
-		owners, err := reader.Owners(t.Context())
+		answer, err := reader.Ask(t.Context())
 		must.Succeed(t, err)
+		if answer.Name != string(i.Daemon()) {
+			t.Errorf("the inspector recognizes %q, and the agent %q", answer.Name, i.Daemon())
+		}
 		want := &v1alpha1.BpfNodeOwner{Kind: owner.Kind, Name: owner.Name}
 		for _, p := range i.Of(owner) {
-			if diff := cmp.Diff(want, owners[p.ID]); diff != "" {
+			if diff := cmp.Diff(want, answer.Owners[p.ID]); diff != "" {
 				t.Errorf("the inspector finds for program %d: %s", p.ID, diff)
 			}
 		}

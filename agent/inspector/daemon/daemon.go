@@ -35,10 +35,26 @@ func New(socket string) (*Daemon, error) {
 // Close ends the connection.
 func (d *Daemon) Close() error { return d.conn.Close() }
 
-// Owners returns the programs that the daemon loaded, with the objects that they were
-// loaded for, or nil if there is no object. The daemon serves one call at a time, and
-// loading can take minutes.
-func (d *Daemon) Owners(ctx context.Context) (map[uint32]*v1alpha1.BpfNodeOwner, error) {
+// Answer is what the daemon says about itself and its programs.
+type Answer struct {
+	// Name is which daemon it is.
+	Name string
+	// Owners are the programs that the daemon loaded, with the objects that they were
+	// loaded for, or nil if there is no object.
+	Owners map[uint32]*v1alpha1.BpfNodeOwner
+}
+
+// Ask asks the daemon. It serves one call at a time, and loading can take minutes.
+func (d *Daemon) Ask(ctx context.Context) (Answer, error) {
+	name, err := bpfman.Recognize(ctx, d.client)
+	if err != nil {
+		return Answer{}, fmt.Errorf("recognize the bpfman daemon: %s: %w", status.Convert(err).Message(), err)
+	}
+	owners, err := d.owners(ctx)
+	return Answer{string(name), owners}, err
+}
+
+func (d *Daemon) owners(ctx context.Context) (map[uint32]*v1alpha1.BpfNodeOwner, error) {
 	onlyBpfman := true
 	response, err := d.client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &onlyBpfman})
 	if err != nil {

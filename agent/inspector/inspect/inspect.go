@@ -99,7 +99,7 @@ func New(options Options) (*Inspector, error) {
 	}
 	return &Inspector{
 		options: options, inventory: found, daemon: connection, publisher: publisher,
-		owners: owners{ask: connection.Owners}, names: names{run: options.HostRun},
+		owners: owners{ask: connection.Ask}, names: names{run: options.HostRun},
 		averages: runtimes.Averages{Runs: options.Runs},
 	}, nil
 }
@@ -187,7 +187,8 @@ func (i *Inspector) once(ctx context.Context, scope inventory.Scope, now time.Ti
 		return
 	}
 	maps.Copy(failures, i.inventory.Failures())
-	facts.Owners, err = i.owners.known()
+	answer, err := i.owners.known()
+	facts.Daemon, facts.Owners = answer.Name, answer.Owners
 	failures["bpfman daemon"] = err
 	facts.Names, failures["pods"] = i.names.answer, i.names.err
 	facts.Last = i.last

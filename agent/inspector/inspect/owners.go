@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/agent/inspector/daemon"
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
-	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // ownersDeadline bounds a call to the daemon, which serves one call at a time. Loading
@@ -26,13 +26,13 @@ const patience = time.Second
 // errNoAnswer is the reason why owners aren't known at the start.
 var errNoAnswer = errors.New("it hasn't answered yet")
 
-// owners contains the objects that bpfman's programs were loaded for, according to the
-// daemon's last response.
+// owners contains the daemon's last response: which one it is, and the objects that its
+// programs were loaded for.
 type owners struct {
-	ask func(context.Context) (map[uint32]*v1alpha1.BpfNodeOwner, error)
+	ask func(context.Context) (daemon.Answer, error)
 
 	mu       sync.Mutex
-	answer   map[uint32]*v1alpha1.BpfNodeOwner
+	answer   daemon.Answer
 	err      error
 	answered bool // at least once
 	news     bool
@@ -94,11 +94,11 @@ func (o *owners) changed() bool {
 }
 
 // known returns the last response, and the reason if there is no newer one.
-func (o *owners) known() (map[uint32]*v1alpha1.BpfNodeOwner, error) {
+func (o *owners) known() (daemon.Answer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil && !o.answered {
-		return nil, errNoAnswer
+		return daemon.Answer{}, errNoAnswer
 	}
 	return o.answer, o.err
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/agent/inspector/daemon"
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -20,13 +21,13 @@ func TestOwnersOfASilentDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		takes, failure, calls := time.Duration(0), error(nil), 0
 		first := &v1alpha1.BpfNodeOwner{Kind: "TcxProgram", Name: "first"}
-		o := owners{ask: func(ctx context.Context) (map[uint32]*v1alpha1.BpfNodeOwner, error) {
+		o := owners{ask: func(ctx context.Context) (daemon.Answer, error) {
 			calls++
 			select {
 			case <-time.After(takes):
-				return map[uint32]*v1alpha1.BpfNodeOwner{1: first}, failure
+				return daemon.Answer{Name: "bpfman", Owners: map[uint32]*v1alpha1.BpfNodeOwner{1: first}}, failure
 			case <-ctx.Done():
-				return nil, ctx.Err()
+				return daemon.Answer{}, ctx.Err()
 			}
 		}}
 		round := func(ids ...uint32) (took time.Duration) {
@@ -41,7 +42,7 @@ func TestOwnersOfASilentDaemon(t *testing.T) {
 		expect := func(what string, asked int, failed bool) {
 			t.Helper()
 			synctest.Wait()
-			if known, err := o.known(); (err != nil) != failed || known[1] != first || calls != asked {
+			if known, err := o.known(); (err != nil) != failed || known.Owners[1] != first || known.Name != "bpfman" || calls != asked {
 				t.Errorf("%s: %v is known, %v, after %d calls", what, known, err, calls)
 			}
 		}

@@ -20,6 +20,8 @@ import (
 // Facts are the facts that were found on a node.
 type Facts struct {
 	KernelVersion, BootID string
+	// Daemon is which bpfman daemon the node runs, or "" if that is unknown.
+	Daemon string
 	// Boot is the time when the node booted.
 	Boot time.Time
 

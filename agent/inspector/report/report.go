@@ -22,7 +22,7 @@ func Status(facts *Facts) *v1alpha1.BpfNodeStatus {
 	held := holders(facts)
 	bpfman := loadedByBpfman(facts)
 	status := &v1alpha1.BpfNodeStatus{
-		KernelVersion: facts.KernelVersion, BootID: facts.BootID,
+		KernelVersion: facts.KernelVersion, BootID: facts.BootID, Daemon: facts.Daemon,
 		ProgramCount: count(facts.Programs), MapCount: count(facts.Maps), LinkCount: count(facts.Links),
 	}
 	for _, program := range facts.Programs {

@@ -72,7 +72,7 @@ func root(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Co
 		topCommand(streams, connect),
 		traceCommand(streams, connect),
 		uiCommand(streams, connect),
-		versionCommand(streams),
+		versionCommand(streams, connect),
 		whyCommand(streams, connect),
 	)
 	explain(command)

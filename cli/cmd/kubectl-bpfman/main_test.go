@@ -71,7 +71,7 @@ func TestOutputFormats(t *testing.T) {
 
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	command := root(streams, nil)
-	command.SetArgs([]string{"version", "-o", "jsonpath={.kind} {.version} {.platform}"})
+	command.SetArgs([]string{"version", "--client", "-o", "jsonpath={.kind} {.version} {.platform}"})
 	if err := command.Execute(); err != nil || out.String() != "PluginVersion dev "+runtime.GOOS+"/"+runtime.GOARCH {
 		t.Errorf("version prints %q, error %v", out, err)
 	}

@@ -31,6 +31,7 @@ func (o whyOptions) overview(ctx context.Context, c *cluster.Cluster, streams ge
 		for owner, found := range why.Conflicts(n) {
 			conflicts[owner] = append(conflicts[owner], found...)
 		}
+		page.Daemons.Add(n)
 		page.Volumes = append(page.Volumes, why.StaleMaps(n)...)
 		return nil
 	}))

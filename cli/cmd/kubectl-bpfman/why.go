@@ -137,6 +137,9 @@ func fromInspectors(ctx context.Context, c *cluster.Cluster, facts *why.Facts) e
 	owner := v1alpha1.BpfNodeOwner{Kind: facts.Kind, Namespace: facts.Object.GetNamespace(), Name: facts.Object.GetName()}
 	if len(names) > maxNodes { // BpfNodes of a list have no maps
 		return c.BpfNodes(ctx, nil, func(n *v1alpha1.BpfNode) error {
+			if names[n.Name] {
+				facts.Daemons.Add(n)
+			}
 			facts.Conflicts = append(facts.Conflicts, why.Conflicts(n)[owner]...)
 			return nil
 		})
@@ -145,6 +148,7 @@ func fromInspectors(ctx context.Context, c *cluster.Cluster, facts *why.Facts) e
 	missing := 0
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		err := c.BpfNodes(ctx, []string{name}, func(n *v1alpha1.BpfNode) error {
+			facts.Daemons.Add(n)
 			facts.Conflicts = append(facts.Conflicts, why.Conflicts(n)[owner]...)
 			facts.Stale = append(facts.Stale, stale(n, pods)...)
 			return nil

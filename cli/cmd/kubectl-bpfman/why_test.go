@@ -104,13 +104,14 @@ func everything() []client.Object {
 		node("no-agent", map[string]string{"zone": "a", corev1.LabelOSStable: "linux"}, corev1.Taint{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}),
 		node("relabelled", map[string]string{"zone": "b"}), node("other-1", map[string]string{"zone": "b"}), node("other-2", map[string]string{"zone": "b"}), node("bare", nil),
 		agent("fine-1"), agent("fine-2"), agent("half"), agent("rejected"), agent("outdated"), agent("relabelled"), broken,
-		&v1alpha1.BpfNode{ObjectMeta: named("", "fine-1"), Status: v1alpha1.BpfNodeStatus{Conflicts: []v1alpha1.BpfNodeConflict{
+		&v1alpha1.BpfNode{ObjectMeta: named("", "fine-1"), Status: v1alpha1.BpfNodeStatus{Daemon: "bpfman v0.6 (Rust)", Conflicts: []v1alpha1.BpfNodeConflict{
 			{Type: v1alpha1.BpfNodeEarlierInChain, Message: "program from_netdev (9) runs before TcxProgram counter", Owner: &v1alpha1.BpfNodeOwner{Kind: "TcxProgram", Name: "counter"}},
 			{Type: v1alpha1.BpfNodeForeignXDP, Message: "of another object", Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "counter"}},
 		}}},
 		mounts("reader", "counter"), mounts("stranger", "other"),
 		&v1alpha1.BpfNode{ObjectMeta: named("", "fine-2"), Status: v1alpha1.BpfNodeStatus{
 			StaleMapCount: 1,
+			Daemon:        "bpfman (Go)",
 			Programs:      []v1alpha1.BpfNodeProgram{{ID: 6, Type: "sched_cls", MapIDs: []uint32{7}}},
 			Maps: []v1alpha1.BpfNodeMap{
 				{ID: 7, Name: "in_use", Pins: []string{"/var/lib/kubelet/pods/uid-of-reader/volumes/kubernetes.io~csi/maps/mount/in_use"}},
