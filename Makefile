@@ -59,8 +59,9 @@ opm: ## Install opm to bin/; `make catalog` then validates with it.
 
 # What writes the lists of kinds compiles with the DeepCopy methods of a new one.
 .PHONY: manifests
-manifests: $(LOCALBIN)/controller-gen generate-deepcopy ## Generate definitions, the ClusterRoles for users, and lists of kinds from apis/v1alpha1.
+manifests: $(LOCALBIN)/controller-gen generate-deepcopy ## Generate definitions and roles, and what lists kinds or keys of the ConfigMap.
 	go run ./hack/kinds lists
+	go run ./hack/keys write
 	$(GENERATE) $< crd paths=./v1alpha1 output:crd:dir=../config/crd/bases
 	go run ./hack/kinds chart
 

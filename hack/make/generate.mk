@@ -21,7 +21,7 @@ generate-problems: ## Generate the tables of problems (docs/status.md) from inte
 	go run ./hack/problems
 
 # The output of `generate`.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases docs/reference/api docs/status.md $(shell go run ./hack/kinds files)
+GENERATED = apis/v1alpha1 apis/client config/crd/bases docs/reference/api docs/status.md $(shell go run ./hack/kinds files && go run ./hack/keys files)
 
 # Nothing below is committed. The documentation's site has the schemas in the same directory.
 SCHEMAS := $(LOCALBIN)/schemas

