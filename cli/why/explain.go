@@ -35,8 +35,7 @@ type Facts struct {
 	Pods []corev1.Pod
 	// Conflicts are the conflicts of the object's programs with others, on all nodes.
 	Conflicts []Conflict
-	// Daemons are the daemons of the nodes with reports.
-	Daemons inventory.Daemons
+	Daemons   inventory.Daemons // of the nodes with reports
 	// Stale are the maps in volumes of the object that no program uses anymore.
 	Stale []inventory.Map
 	// Problems are the problems of the node components.

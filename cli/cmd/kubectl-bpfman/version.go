@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -69,11 +70,11 @@ func versionCommand(streams genericiooptions.IOStreams, connect cluster.Connect)
 			if !format.Human() {
 				return format.Print(streams.Out, &v)
 			}
-			text := fmt.Sprintf("%s %s %s\n", version.Line("kubectl-bpfman"), v.GoVersion, v.Platform)
+			_, err := fmt.Fprintf(streams.Out, "%s %s %s\n", version.Line("kubectl-bpfman"), v.GoVersion, v.Platform)
 			for _, d := range v.Daemons {
-				text += fmt.Sprintf("daemon %s\n", terminal.Line(inventory.Daemons{d}.String()))
+				_, failed := fmt.Fprintf(streams.Out, "daemon %s\n", terminal.Line(inventory.Daemons{d}.String()))
+				err = errors.Join(err, failed)
 			}
-			_, err := fmt.Fprint(streams.Out, text)
 			return err
 		},
 	}
