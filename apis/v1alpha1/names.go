@@ -24,12 +24,14 @@ const (
 	LabelOwnerKind = "bpfman.io/ownerKind"
 )
 
-// Labels of a ControllerRevision that contains a revision of a user's object.
+// Labels and annotations of a ControllerRevision that contains a revision of a user's object.
 const (
 	// LabelRevisionOf contains the UID of the object.
 	LabelRevisionOf = "bpfman.io/revision-of"
 	// LabelRevisionHash contains the hash of the revision: see [RolloutStatus].
 	LabelRevisionHash = "bpfman.io/revision-hash"
+	// AnnotationReturnedIn contains the object's generation in which a revision became the newest one again.
+	AnnotationReturnedIn = "bpfman.io/returned-in-generation"
 )
 
 // AgentFieldManager is the field manager of the objects that agents write. The API

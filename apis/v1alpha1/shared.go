@@ -215,6 +215,11 @@ type BpfProgramStatusCommon struct {
 	// +optional
 	Nodes *NodeCounts `json:"nodes,omitempty"`
 
+	// revision is the newest revision of the object. The field is absent until the
+	// operator has recorded it.
+	// +optional
+	Revision *RecordedRevision `json:"revision,omitempty"`
+
 	// rollout is the state of the object's rollout. It is absent if no
 	// RolloutPolicy matches the object.
 	// +optional
@@ -231,6 +236,18 @@ type BpfProgramStatusCommon struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchMergeKey:"type" patchStrategy:"merge"`
+}
+
+// RecordedRevision identifies a revision of an object, which is a
+// ControllerRevision.
+type RecordedRevision struct {
+	// number is the number of the revision. For example: `2`.
+	// +required
+	Number int64 `json:"number"`
+
+	// hash is a hash of the part of the object that affects its programs.
+	// +required
+	Hash string `json:"hash"`
 }
 
 // NodeCounts counts nodes. Selected nodes that are neither attached, idle, nor

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
@@ -144,6 +145,20 @@ func (n *Node) text() string {
 		fmt.Fprintf(&out, "  To do: %s\n", terminal.Line(r))
 	}
 	return out.String()
+}
+
+// Reason returns why the object isn't attached on the node, in a line. It returns an empty string if there is nothing to say.
+func (n *Node) Reason() string {
+	for _, p := range n.Programs {
+		if v1alpha1.BpfProgramConditionType(p.Condition).Failed() {
+			first, _, _ := strings.Cut(p.Message, "\n")
+			return first
+		}
+	}
+	if len(n.Remarks) > 0 {
+		return n.Remarks[0]
+	}
+	return ""
 }
 
 func heading(names []string, all bool) string {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -53,6 +54,7 @@ func (h *History) Record(ctx context.Context, kind string, o v1alpha1.UserObject
 		found := &all[i]
 		if found.Revision < newest {
 			found.Revision = newest + 1
+			metav1.SetMetaDataAnnotation(&found.ObjectMeta, v1alpha1.AnnotationReturnedIn, strconv.FormatInt(revision.Metadata.Generation, 10))
 			if err := h.Client.Update(ctx, found); err != nil {
 				return Numbered{}, fmt.Errorf("update ControllerRevision %s: %w", found.Name, err)
 			}
@@ -86,11 +88,10 @@ func (h *History) Record(ctx context.Context, kind string, o v1alpha1.UserObject
 const maxName = 230
 
 func (h *History) prune(ctx context.Context, all []appsv1.ControllerRevision, keep int64) error {
-	all = slices.DeleteFunc(all, func(c appsv1.ControllerRevision) bool { return c.Revision == keep })
-	others := maxRevisions - 2 // beside the new one and the one to keep
-	for i := range max(0, len(all)-others) {
-		if err := h.Client.Delete(ctx, &all[i]); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete ControllerRevision %s: %w", all[i].Name, err)
+	others := slices.DeleteFunc(slices.Clone(all), func(c appsv1.ControllerRevision) bool { return c.Revision == keep })
+	for i := range min(max(0, len(all)+1-maxRevisions), len(others)) {
+		if err := h.Client.Delete(ctx, &others[i]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete ControllerRevision %s: %w", others[i].Name, err)
 		}
 	}
 	return nil

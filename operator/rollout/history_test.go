@@ -76,11 +76,17 @@ func TestNumbersOfRevisions(t *testing.T) {
 	r.is("a", 0, 1)
 	r.is("b", 1, 2)
 	r.is("b", 1, 2)
+	r.object.Generation = 3
 	r.is("a", 2, 3)
 	r.is("b", 3, 4)
 	r.is("c", 4, 5)
 	if n := len(r.stored()); n != 3 {
 		t.Errorf("%d revisions are stored", n)
+	}
+	for _, c := range r.stored() {
+		if returned := c.Annotations[v1alpha1.AnnotationReturnedIn]; (returned == "3") != (c.Revision < 5) {
+			t.Errorf("revision %d has returned in generation %q", c.Revision, returned)
+		}
 	}
 	for number, function := range map[int64]string{3: "a", 4: "b", 5: "c", 1: ""} {
 		got, err := r.history.Revision(t.Context(), r.object, number)

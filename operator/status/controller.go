@@ -74,7 +74,7 @@ type Reconciler struct {
 	Announcer *takeover.Announcer
 	// Agents is notified if another client has changed or deleted reports of a node.
 	Agents interface{ Relist(node string) }
-	// Revisions keeps the revisions of objects that a RolloutPolicy matches.
+	// Revisions keeps the revisions of objects.
 	Revisions *steps.History
 
 	index *Index
@@ -93,6 +93,8 @@ type note struct {
 	resourceVersion string
 	// rollout is about the object's rollout.
 	rollout steps.Memory
+	// recordAt is when to try again to record the object's revision.
+	recordAt time.Time
 }
 
 // SetupWithManager watches the user objects of all kinds, reports, nodes, and the agent's pods. The manager's
@@ -143,11 +145,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	if roll != nil {
 		summary.Rollout = roll
 	} // Otherwise, the sums are about the rollout that ends, so they don't say that the object is ready.
+	revision, record := r.revision(ctx, ref, object, summary, current.Revision, roll)
+	decide = sooner(decide, record)
 	last := r.note(object.GetUID())
 	conditions := summary.Conditions()
 	condition := v1alpha1.ProgramConditionType(conditions[0].Type)
 	want := current.DeepCopy()
-	want.Rollout = roll
+	want.Rollout, want.Revision = roll, revision
 	want.ObservedGeneration = summary.Generation
 	want.Nodes = new(summary.Counts())
 	v1alpha1.SetConditions(&want.Conditions, conditions...)

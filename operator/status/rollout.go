@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
@@ -61,6 +62,59 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 		return d.Status, unlistedRetry, nil
 	}
 	return d.Status, d.Again, nil
+}
+
+// revision returns the newest revision of an object, which it records if the object doesn't have it in its status, and when
+// to try again, or 0. What prevents that doesn't affect anything else.
+func (r *Reconciler) revision(ctx context.Context, ref Ref, o v1alpha1.UserObject, summary Summary, was *v1alpha1.RecordedRevision, roll *v1alpha1.RolloutStatus) (*v1alpha1.RecordedRevision, time.Duration) {
+	hash, n, now := o.GetAnnotations()[rollout.Mark], r.note(o.GetUID()), r.Clock.Now()
+	switch {
+	case roll != nil && roll.Revision != 0: // recorded when its rollout began
+		return &v1alpha1.RecordedRevision{Number: roll.Revision, Hash: roll.Hash}, 0
+	case roll != nil, hash == "", was != nil && was.Hash == hash,
+		summary.Undecodable != "", summary.Deleting, summary.Generation != o.GetGeneration():
+		return was, 0
+	case now.Before(n.recordAt):
+		return was, n.recordAt.Sub(now)
+	}
+	recorded, err := r.record(ctx, ref)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to record the object's revision; retrying", "delay", recordRetry.String())
+		n.recordAt = now.Add(recordRetry)
+		r.setNote(o.GetUID(), n)
+		return was, recordRetry
+	}
+	return recorded, 0
+}
+
+// recordRetry is the delay before a revision that can't be recorded is tried again, for example because of a quota.
+const recordRetry = time.Minute
+
+// record records the newest revision of an object. It returns nil if the object doesn't exist.
+func (r *Reconciler) record(ctx context.Context, ref Ref) (*v1alpha1.RecordedRevision, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	o, err := r.whole(ctx, ref)
+	if o == nil || err != nil {
+		return nil, err
+	}
+	revision, err := rollout.RevisionOf(o)
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := r.Revisions.Record(ctx, ref.Kind, o, revision, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &v1alpha1.RecordedRevision{Number: recorded.Number, Hash: recorded.Hash}, nil
+}
+
+// sooner returns the shorter one of two delays, of which 0 means never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // begin begins the rollout of another revision.

@@ -195,6 +195,65 @@ func TestRolloutWhoseBpfNodesAreNotListedYet(t *testing.T) {
 	}
 }
 
+// Without a RolloutPolicy, each revision is recorded once. What prevents that, such as a quota, holds nothing else up.
+func TestRevisionsWithoutAPolicy(t *testing.T) {
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid, Generation: 2}}
+	scheme := newScheme(t)
+	must(t, appsv1.AddToScheme(scheme))
+	var refused error
+	attempts := 0
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(object).
+		WithIndex(&v1alpha1.TcxProgram{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+				attempts++
+				if refused != nil {
+					return refused
+				}
+				return c.Create(ctx, o, options...)
+			},
+		}).Build()
+	x := cluster(t, "a")
+	x.SetOwner(ref, uid, everywhere(2))
+	r, clock, _ := newReconciler(x)
+	r.Client, r.Live, r.Revisions = c, c, &steps.History{Client: c, Reader: c, Namespace: "bpfman"}
+	var is *v1alpha1.RecordedRevision
+	next := func(want int64, wantAttempts int) (again time.Duration) {
+		t.Helper()
+		marked := object.DeepCopy()
+		rollout.MarkObject(marked)
+		is, again = r.revision(t.Context(), ref, marked, Summary{Generation: 2}, is, nil)
+		if want == 0 && is != nil || want != 0 && (is == nil || is.Number != want) || attempts != wantAttempts {
+			t.Fatalf("%+v after %d attempts, want revision %d after %d", is, attempts, want, wantAttempts)
+		}
+		return again
+	}
+	change := func(function string) {
+		object.Spec.BpfFunctionName = function
+		must(t, c.Update(t.Context(), object))
+	}
+	refused = errors.New("exceeded quota")
+	if again := next(0, 1); again == 0 {
+		t.Error("it isn't tried again")
+	}
+	next(0, 1) // by an event
+	refused = nil
+	clock.Step(recordRetry)
+	next(1, 2)
+	next(1, 2)
+	change("another")
+	next(2, 3)
+	staged := &v1alpha1.RolloutStatus{Hash: "hash", Revision: 7}
+	if got, _ := r.revision(t.Context(), ref, object, Summary{Generation: 2}, is, staged); got.Number != 7 || got.Hash != "hash" {
+		t.Errorf("with a policy, it is %+v", got)
+	}
+	must(t, c.Delete(t.Context(), object))
+	is, object.Spec.BpfFunctionName = nil, "deleted"
+	if again := next(0, 3); again != 0 {
+		t.Errorf("an object that doesn't exist is recorded again after %s", again)
+	}
+}
+
 // Others than the operator can write ControllerRevisions. What nodes ran is in the status.
 func TestRolloutFromARevisionThatSomebodyChanged(t *testing.T) {
 	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid, Generation: 2}}

@@ -4,20 +4,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"reflect"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
@@ -34,10 +28,16 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
-const rolloutLong = `Follow and control how changes of an object reach the nodes. If a RolloutPolicy matches the object, they reach the nodes in steps. Otherwise, they reach all nodes immediately, and there is no history.`
+const rolloutLong = `Follow and control how changes of an object reach the nodes. If a RolloutPolicy matches the object, they reach the nodes in steps. Otherwise, they reach all nodes immediately.`
 
 const rolloutExample = `  # Wait until a change has reached all nodes
   kubectl bpfman rollout status tcxprogram/firewall
+
+  # Show which node runs which revision
+  kubectl bpfman rollout status tcxprogram/firewall --nodes
+
+  # Show what each change was
+  kubectl bpfman rollout history tcxprogram/firewall --diff
 
   # Go on to the next step
   kubectl bpfman rollout resume tcxprogram/firewall
@@ -53,6 +53,8 @@ type rolling struct {
 	components string
 	format     *output.Flags
 	revision   int64
+	diff       bool
+	nodes      bool
 	watch      bool
 	timeout    time.Duration
 }
@@ -62,6 +64,10 @@ type rolled struct {
 	cluster *cluster.Cluster
 	object  v1alpha1.UserObject
 	kind    string
+}
+
+func (o rolled) owner() v1alpha1.BpfNodeOwner {
+	return v1alpha1.BpfNodeOwner{Kind: o.kind, Namespace: o.object.GetNamespace(), Name: o.object.GetName()}
 }
 
 // String returns the name that kubectl prints.
@@ -89,9 +95,12 @@ func rolloutCommand(streams genericiooptions.IOStreams, connect cluster.Connect)
 	status := add("status", "Wait until a change has reached the nodes", r.status)
 	status.Flags().BoolVarP(&r.watch, "watch", "w", true, "Wait until the rollout is complete or fails.")
 	status.Flags().DurationVar(&r.timeout, "timeout", 0, "How long to wait. 0 means forever.")
+	status.Flags().BoolVar(&r.nodes, "nodes", false, "Print which node runs which revision and why, and don't wait.")
 	r.format.AddFormatTo(status)
+	addNamespace(status, &r.components)
 	history := add("history", "List the revisions of an object", r.history)
 	history.Flags().Int64Var(&r.revision, "revision", 0, "Print this revision: with -o, as an object.")
+	history.Flags().BoolVar(&r.diff, "diff", false, "Print what each revision changes, or the one of --revision.")
 	r.format.AddTo(history, revisionsTable.Keys()...)
 	addNamespace(history, &r.components)
 	undo := add("undo", "Return to a previous revision", r.undo)
@@ -134,6 +143,9 @@ type RolloutProgress struct {
 }
 
 func (r *rolling) status(ctx context.Context, o rolled) error {
+	if r.nodes {
+		return r.nodeRevisions(ctx, o)
+	}
 	if r.timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, r.timeout, errors.New("timed out waiting for the rollout"))
@@ -213,136 +225,6 @@ func (r *rolling) say(format string, args ...any) error {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
-}
-
-// Revision is a revision of an object.
-type Revision struct {
-	Revision int64       `json:"revision"`
-	Created  metav1.Time `json:"created"`
-	Current  bool        `json:"current"`
-	// Changes are the fields that differ from the revision before.
-	Changes []string `json:"changes"`
-
-	stored rollout.Revision
-}
-
-var revisionsTable = output.Table[Revision]{
-	Kind: "Revision",
-	Columns: []output.Column[Revision]{
-		{Name: "REVISION", Cell: func(r Revision) any { return r.Revision }},
-		{Name: "AGE", Cell: func(r Revision) any { return r.Created }},
-		{Name: "CURRENT", Cell: func(r Revision) any { return map[bool]string{true: "yes", false: "no"}[r.Current] }},
-		{Name: "CHANGES", Cell: func(r Revision) any { return strings.Join(r.Changes, ", ") }},
-	},
-}
-
-// revisions returns the revisions of an object, by number.
-func (r *rolling) revisions(ctx context.Context, o rolled) ([]Revision, error) {
-	namespace := cmp.Or(o.object.GetNamespace(), r.components)
-	var list appsv1.ControllerRevisionList
-	if err := o.cluster.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelRevisionOf: string(o.object.GetUID())}); err != nil {
-		return nil, fmt.Errorf("list revisions: %w", err)
-	}
-	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(a.Revision, b.Revision) })
-	current, err := rollout.RevisionOf(o.object)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", o, err)
-	}
-	var all []Revision
-	for i := range list.Items {
-		c := &list.Items[i]
-		if owner := metav1.GetControllerOf(c); owner == nil || owner.UID != o.object.GetUID() {
-			continue
-		}
-		stored, err := rollout.Parse(c.Data.Raw)
-		if err != nil {
-			return nil, fmt.Errorf("ControllerRevision %s: %w", c.Name, err)
-		}
-		is := Revision{Revision: c.Revision, Created: c.CreationTimestamp, Current: stored.Hash() == current.Hash(), Changes: []string{}, stored: stored}
-		if len(all) > 0 {
-			is.Changes = differences(all[len(all)-1].stored, stored)
-		}
-		all = append(all, is)
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%s has no revisions: they are kept if a RolloutPolicy matches the object", o)
-	}
-	return all, nil
-}
-
-// differences returns the paths of the fields that differ between revisions.
-func differences(a, b rollout.Revision) []string {
-	var was, is any
-	_ = json.Unmarshal(a.Spec, &was) // rollout.Parse has decoded both
-	_ = json.Unmarshal(b.Spec, &is)
-	paths := differing("spec", was, is)
-	annotations := maps.Clone(a.Metadata.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	maps.Copy(annotations, b.Metadata.Annotations)
-	for name := range annotations {
-		if a.Metadata.Annotations[name] != b.Metadata.Annotations[name] {
-			paths = append(paths, "annotation "+name)
-		}
-	}
-	return slices.Sorted(slices.Values(paths))
-}
-
-func differing(path string, a, b any) []string {
-	was, ok := a.(map[string]any)
-	is, both := b.(map[string]any)
-	switch {
-	case reflect.DeepEqual(a, b) || path == "spec.nodeselector":
-		return nil
-	case !ok || !both:
-		return []string{path}
-	}
-	names := maps.Clone(was)
-	maps.Copy(names, is)
-	var paths []string
-	for name := range names {
-		paths = append(paths, differing(path+"."+name, was[name], is[name])...)
-	}
-	return paths
-}
-
-func (r *rolling) history(ctx context.Context, o rolled) error {
-	all, err := r.revisions(ctx, o)
-	if err != nil {
-		return err
-	}
-	if r.revision == 0 {
-		return revisionsTable.Print(r.streams.Out, r.format, all)
-	}
-	found, err := numbered(all, r.revision)
-	if err != nil {
-		return err
-	}
-	if !r.format.Human() {
-		object, err := found.stored.Object(o.kind)
-		if err != nil {
-			return fmt.Errorf("read revision %d: %w", r.revision, err)
-		}
-		object.GetObjectKind().SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(o.kind))
-		object.SetNamespace(o.object.GetNamespace())
-		object.SetName(o.object.GetName())
-		return r.format.Print(r.streams.Out, object)
-	}
-	text, err := yaml.Marshal(found.stored)
-	if err != nil {
-		return fmt.Errorf("print revision %d: %w", r.revision, err)
-	}
-	_, err = io.WriteString(r.streams.Out, terminal.Text(string(text)))
-	return err
-}
-
-func numbered(all []Revision, number int64) (*Revision, error) {
-	i := slices.IndexFunc(all, func(r Revision) bool { return r.Revision == number })
-	if i < 0 {
-		return nil, fmt.Errorf("there is no revision %d", number)
-	}
-	return &all[i], nil
 }
 
 func (r *rolling) undo(ctx context.Context, o rolled) error {

@@ -47,6 +47,7 @@ func history(t *testing.T, tags ...string) []client.Object {
 	var all []client.Object
 	for i, tag := range tags {
 		o := stagedCounter(tag, v1alpha1.RolloutComplete)
+		o.Generation = int64(i + 1)
 		if i == 0 {
 			o.Spec.Priority = 50
 			o.Spec.NodeSelector.MatchLabels = map[string]string{"zone": "b"}
@@ -87,8 +88,17 @@ func roll(t *testing.T, objects []client.Object, args ...string) (string, *v1alp
 	return out, after, failed
 }
 
+// reportOf returns the report of a node about the object in a generation.
+func reportOf(node string, generation int64, condition metav1.Condition) client.Object {
+	o := counter()
+	o.Generation = generation
+	return report(o, "TcxProgram", node, "tcx_stats", 7, condition)
+}
+
 func TestRolloutHistory(t *testing.T) {
-	objects := append(history(t, "v1", "v2", "v3"), stagedCounter("v3", v1alpha1.RolloutHalted))
+	objects := append(history(t, "v1", "v2", "v3"), stagedCounter("v3", v1alpha1.RolloutHalted),
+		reportOf("a", 2, v1alpha1.BpfProgCondLoaded.Condition("")), reportOf("b", 3, v1alpha1.BpfProgCondNotLoaded.Condition("no luck")),
+		reportOf("c", 2, v1alpha1.BpfProgCondLoaded.Condition("")), reportOf("d", 4, v1alpha1.BpfProgCondLoaded.Condition("")))
 	out, _, err := roll(t, objects, "history", "tcxprogram/counter")
 	if err != nil {
 		t.Fatal(err)
@@ -98,15 +108,50 @@ func TestRolloutHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Assert(t, out, "rollout-revision.golden")
+	if out, _, err = roll(t, objects, "history", "tcxprogram/counter", "--diff"); err != nil {
+		t.Fatal(err)
+	}
+	golden.Assert(t, out, "rollout-diff.golden")
+	if out, _, err = roll(t, objects, "history", "tcxprogram/counter", "--diff", "--revision=3"); err != nil || strings.Contains(out, ":v1") || !strings.Contains(out, "+      url: registry.example.com/team/counter:v3") {
+		t.Errorf("printed %s, %v", out, err)
+	}
 	if out, _, err = roll(t, objects, "history", "counter", "--revision", "1", "-o", "jsonpath={.kind} {.metadata.name} {.spec.bytecode.image.url}"); err != nil || out != "TcxProgram counter registry.example.com/team/counter:v1" {
 		t.Errorf("printed %q, %v", out, err)
 	}
 	if _, _, err = roll(t, objects, "history", "tcxprogram/counter", "--revision", "9"); err == nil || err.Error() != "there is no revision 9" {
 		t.Error(err)
 	}
-	if _, _, err = roll(t, []client.Object{counter()}, "history", "tcxprogram/counter"); err == nil || !strings.Contains(err.Error(), "has no revisions: they are kept if a RolloutPolicy matches") {
+	if _, _, err = roll(t, []client.Object{counter()}, "history", "tcxprogram/counter"); err == nil || !strings.Contains(err.Error(), "has no revisions: bpfman's operator records each one") {
 		t.Error(err)
 	}
+}
+
+// A revision that returned is the newest one again.
+func TestRevisionIn(t *testing.T) {
+	all := []Revision{{Revision: 2, since: []int64{3}}, {Revision: 3, since: []int64{1, 6}}}
+	for generation, want := range map[int64]int64{0: 0, 1: 3, 2: 3, 3: 2, 5: 2, 6: 3, 9: 3} {
+		is := int64(0)
+		if i := revisionIn(all, generation); i >= 0 {
+			is = all[i].Revision
+		}
+		if is != want {
+			t.Errorf("in generation %d, the revision is %d, want %d", generation, is, want)
+		}
+	}
+}
+
+func TestRolloutStatusOfNodes(t *testing.T) {
+	staged := stagedCounter("v3", v1alpha1.RolloutHalted)
+	staged.Generation = 3
+	staged.Status.Rollout.Until, staged.Status.Rollout.Previous = new(int64(0)), &v1alpha1.RolloutRevision{Revision: 2}
+	zone := map[string]string{"zone": "a"}
+	objects := append(history(t, "v1", "v2", "v3"), staged, node("a", zone), node("b", zone), node("c", zone), agent("a"), agent("b"), agent("c"),
+		reportOf("a", 2, v1alpha1.BpfProgCondLoaded.Condition("")), reportOf("b", 3, v1alpha1.BpfProgCondNotLoaded.Condition("no luck\nat all")))
+	out, _, err := roll(t, objects, "status", "tcxprogram/counter", "--nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Assert(t, out, "rollout-nodes.golden")
 }
 
 func TestRolloutUndo(t *testing.T) {
