@@ -26,7 +26,7 @@ var noise = []struct {
 	{regexp.MustCompile(`verification time [0-9]+ usec\n?`), ""},
 	{regexp.MustCompile(`task [0-9]+ panicked`), "task panicked"},
 	{regexp.MustCompile(`\b(0x)?ffff[0-9a-f]{12}\b`), "(address)"},
-	{regexp.MustCompile(`\b(fd|(?:prog|program|map|link|btf)[ _]id)([ =:]+)[0-9]+`), "$1$2(number)"},
+	{regexp.MustCompile(`\b(fd|(?:prog|program|map|link|btf)[ _]id)([ =:]+)[0-9]+\b`), "$1$2(number)"},
 }
 
 // names matches a list of names, which the daemon lists in random order.

@@ -105,6 +105,7 @@ func FuzzNormal(f *testing.F) {
 	f.Add(`status: Aborted, message: "names [\"b\", \"a\"]", details: []`)
 	f.Add("verification time 31 usec")
 	f.Add("4: r1 = 0xffff888267bffa00 map id 7")
+	f.Add("map id 0map id 7")
 	f.Fuzz(func(t *testing.T, text string) {
 		once := status.Convert((rust{}).refusal(status.Error(codes.Aborted, text))).Message()
 		if wrapped.MatchString(once) {

@@ -37,7 +37,7 @@ type RolloutPolicySpec struct {
 	// +optional
 	// +default=0
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == string || type(self) == int && self >= 0 && self <= 2147483647",message="the number must be from 0 to 2147483647"
+	// +kubebuilder:validation:XValidation:rule="type(self) == string || self >= 0 && self <= 2147483647",message="the number must be from 0 to 2147483647"
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:Pattern=`^([0-9]|[1-9][0-9]|100)%$`
 	MaxUnhealthy intstr.IntOrString `json:"maxUnhealthy,omitzero"`
@@ -122,7 +122,7 @@ type RolloutStep struct {
 	// percentage of the selected nodes, rounded up. For example: `25%`.
 	// +required
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == string || type(self) == int && self >= 1 && self <= 2147483647",message="the number must be from 1 to 2147483647"
+	// +kubebuilder:validation:XValidation:rule="type(self) == string || self >= 1 && self <= 2147483647",message="the number must be from 1 to 2147483647"
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:Pattern=`^([1-9]|[1-9][0-9]|100)%$`
 	Nodes intstr.IntOrString `json:"nodes"`

@@ -135,8 +135,9 @@ func asking(t *testing.T, d *daemontest.Real) *inspected.Daemon {
 // learnOwners asks for the owners of programs, as the inspector's loop does in each round in which ids have changed.
 func (n *node) learnOwners(daemon *inspected.Daemon) {
 	n.t.Helper()
-	call(n.t, func(ctx context.Context) (err error) {
-		n.owners, err = daemon.Owners(ctx)
+	call(n.t, func(ctx context.Context) error {
+		answer, err := daemon.Ask(ctx)
+		n.owners = answer.Owners
 		return err
 	})
 }
