@@ -20,7 +20,7 @@ FUZZ_TIME ?= 30s
 test-fuzz: ## Run each fuzz test for FUZZ_TIME=30s.
 	@CORPUS=$(CACHE)/fuzz FUZZ_TIME=$(FUZZ_TIME) hack/fuzz.sh $(MODULES) hack tests
 
-# Without PACKAGES, those whose decisions matter most. TESTS are packages whose tests run in addition to each package's own.
+# Without PACKAGES, those whose decisions matter most. TESTS are packages whose tests judge what each package's own tests don't notice.
 # AT are files or lines, such as agent/plan/diff.go:63.
 MUTATED = $(addprefix ./,$(addprefix agent/,plan load confirm record report bytecode controller) $(addprefix operator/,status rollout deploy) csi/driver csi/maps internal/policy internal/rollout)
 COUNT ?= 40

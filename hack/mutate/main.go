@@ -31,7 +31,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "The seed that selects the changes.")
 	flag.IntVar(&o.parallel, "parallel", 2, "How many changes to test at the same time.")
 	flag.DurationVar(&o.limit, "timeout", time.Minute, "How long the tests of a package can take before the change counts as noticed.")
-	flag.StringVar(&o.also, "also", "", "Packages whose tests to run in addition to the package's own, separated by commas.")
+	flag.StringVar(&o.also, "also", "", "Packages whose tests judge the changes that the package's own tests don't notice, separated by commas.")
 	flag.StringVar(&o.args, "args", "", "More arguments of go test, separated by spaces, for example -short.")
 	flag.StringVar(&o.at, "at", "", "Files whose changes to test, separated by commas, each with or without a line, for example agent/plan/diff.go:63.")
 	flag.StringVar(&o.equivalent, "equivalent", "hack/mutate/equivalent.txt", "The file that lists the changes that make no difference.")
@@ -126,11 +126,11 @@ func (o options) target(ctx context.Context, t target, known equivalents) (figur
 	if o.at != "" {
 		mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !m.isAt(strings.Split(o.at, ",")) })
 	}
-	tests := trial{packages: []string{t.importPath}, args: strings.Fields(o.args), limit: o.limit}
+	tests := trial{own: t.importPath, args: strings.Fields(o.args), limit: o.limit}
 	if o.also != "" {
-		tests.packages = append(tests.packages, strings.Split(o.also, ",")...)
+		tests.also = strings.Split(o.also, ",")
 	}
-	executed, err := tests.covered(ctx, t.importPath)
+	executed, err := tests.covered(ctx)
 	if err != nil {
 		return figures{}, err
 	}

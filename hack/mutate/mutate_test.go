@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,17 +97,18 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestVerdicts runs real tests: a change that they notice, one that they don't, one that never ends, and one that
-// doesn't compile.
+// TestVerdicts runs real tests: a change that they notice, one that another package's tests notice, one that they don't,
+// one that never ends, and one that doesn't compile.
 func TestVerdicts(t *testing.T) {
 	t.Chdir(t.TempDir())
-	source := "package p\n\nfunc atLeast(a, b int) bool { return a >= b }\n\nfunc loop(n int) (i int) {\n\tfor i < n {\n\t\ti++\n\t}\n\treturn i\n}\n"
+	source := "package p\n\nfunc Twice(a int) int { return a + a }\n\nfunc atLeast(a, b int) bool { return a >= b }\n\nfunc loop(n int) (i int) {\n\tfor i < n {\n\t\ti++\n\t}\n\treturn i\n}\n"
 	for name, content := range map[string]string{
-		"go.mod":    "module m\n\ngo 1.26\n",
-		"p.go":      source,
-		"p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestP(t *testing.T) {\n\tif atLeast(1, 2) || !atLeast(3, 2) || loop(2) != 2 {\n\t\tt.Fail()\n\t}\n}\n",
+		"go.mod":      "module m\n\ngo 1.26\n",
+		"p.go":        source,
+		"p_test.go":   "package p\n\nimport \"testing\"\n\nfunc TestP(t *testing.T) {\n\tif atLeast(1, 2) || !atLeast(3, 2) || loop(2) != 2 {\n\t\tt.Fail()\n\t}\n}\n",
+		"q/q_test.go": "package q\n\nimport (\n\t\"m\"\n\t\"testing\"\n)\n\nfunc TestQ(t *testing.T) {\n\tif p.Twice(2) != 4 {\n\t\tt.Fail()\n\t}\n}\n",
 	} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o750), os.WriteFile(name, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,16 +117,19 @@ func TestVerdicts(t *testing.T) {
 		start := strings.Index(source, from)
 		return &mutant{file: "p.go", line: 1, start: start, end: start + len(from), from: from, to: to}
 	}
-	trial := trial{packages: []string{"m"}, limit: 2 * time.Second}
 	for name, test := range map[string]struct {
 		mutant *mutant
+		also   []string
 		want   verdict
 	}{
-		"noticed":         {change(">=", "<"), killed},
-		"not noticed":     {change(">=", ">"), survived},
-		"never ends":      {change("i++", ""), killed},
-		"doesn't compile": {change("a >= b", "c"), invalid},
+		"noticed":           {change(">=", "<"), nil, killed},
+		"noticed elsewhere": {change("a + a", "a - a"), []string{"m/q"}, killed},
+		"not asked":         {change("a + a", "a - a"), nil, survived},
+		"not noticed":       {change(">=", ">"), []string{"m/q"}, survived},
+		"never ends":        {change("i++", ""), nil, killed},
+		"doesn't compile":   {change("a >= b", "c"), nil, invalid},
 	} {
+		trial := trial{own: "m", also: test.also, limit: 2 * time.Second}
 		if got, err := trial.run(t.Context(), test.mutant); err != nil || got != test.want {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}

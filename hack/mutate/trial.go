@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -29,11 +30,12 @@ const (
 	invalid verdict = "invalid"
 )
 
-// A trial runs the tests of packages, with one file replaced.
+// A trial runs the tests of a package, with one file replaced.
 type trial struct {
-	packages []string // as arguments of go test
-	args     []string // more arguments of go test
-	limit    time.Duration
+	own   string   // the package, as an argument of go test
+	also  []string // packages whose tests judge what its own tests don't notice: they can take longer
+	args  []string // more arguments of go test
+	limit time.Duration
 }
 
 // In an endless loop, a mutant can allocate memory until the machine has none left.
@@ -62,7 +64,10 @@ func (t *trial) run(ctx context.Context, m *mutant) (verdict, error) {
 	if err := errors.Join(os.WriteFile(changed, m.apply(source), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", err
 	}
-	output, err := t.test(ctx, "-overlay="+overlay)
+	output, err := t.test(ctx, []string{t.own}, "-overlay="+overlay)
+	if err == nil && len(t.also) > 0 {
+		output, err = t.test(ctx, t.also, "-overlay="+overlay)
+	}
 	switch {
 	case err == nil:
 		return survived, nil
@@ -76,27 +81,27 @@ func (t *trial) run(ctx context.Context, m *mutant) (verdict, error) {
 	return killed, nil
 }
 
-// test runs the tests, with more arguments, and returns what they print. Of a test that hangs, it ends all processes.
-func (t *trial) test(ctx context.Context, arguments ...string) ([]byte, error) {
+// test runs the tests of packages, with more arguments, and returns what they print. Of a test that hangs, it ends all processes.
+func (t *trial) test(ctx context.Context, packages []string, arguments ...string) ([]byte, error) {
 	// Compiling counts for the command's time, but not for that of the tests.
 	ctx, cancel := context.WithTimeout(ctx, t.limit+5*time.Minute)
 	defer cancel()
 	all := append([]string{"test", "-vet=off", "-ldflags=-s -w", "-failfast", "-timeout=" + t.limit.String(), "-exec=sh -c '" + memory + "'"}, t.args...)
-	command := exec.CommandContext(ctx, "go", append(append(all, arguments...), t.packages...)...)
+	command := exec.CommandContext(ctx, "go", slices.Concat(all, arguments, packages)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	return command.CombinedOutput()
 }
 
-// covered runs the tests without a change, and returns what of a package they execute.
-func (t *trial) covered(ctx context.Context, of string) (coverage, error) {
+// covered runs the tests without a change, and returns what of the package they execute.
+func (t *trial) covered(ctx context.Context) (coverage, error) {
 	profile, err := os.CreateTemp("", "mutate-*.cover")
 	if err != nil {
 		return nil, err
 	}
 	defer os.Remove(profile.Name())
 	defer profile.Close()
-	output, err := t.test(ctx, "-coverprofile="+profile.Name(), "-coverpkg="+of)
+	output, err := t.test(ctx, append([]string{t.own}, t.also...), "-coverprofile="+profile.Name(), "-coverpkg="+t.own)
 	if err != nil {
 		return nil, fmt.Errorf("the tests fail without a change: %w\n%s", err, output)
 	}
