@@ -4,12 +4,18 @@
 package load
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/agent/gate"
@@ -71,4 +77,208 @@ func TestMapsThatAreNotShared(t *testing.T) {
 		execute("", "Load")
 		execute("")
 	})
+}
+
+// onInterface returns an attach point on an interface, of a pod if netns isn't empty.
+func onInterface(name, netns string) program.AttachPoint {
+	info := &gobpfman.XDPAttachInfo{Iface: name}
+	if netns != "" {
+		info.Netns = &netns
+	}
+	return program.AttachPoint{Name: name, Digest: "digest of " + name, Info: &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_XdpAttachInfo{XdpAttachInfo: info}}}
+}
+
+// fromFile returns an owner whose bytecode is a file of the node, and the plan to attach it.
+func fromFile(path string, points ...program.AttachPoint) (program.Owner, plan.Plan) {
+	o := &v1alpha1.XdpProgram{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "uid", Generation: 1}}
+	o.Spec.BpfFunctionName, o.Spec.ByteCode.Path = "f", &path
+	owner := program.OwnerOf("XdpProgram", o)
+	want := plan.Want(owner, program.Node{}, nil)
+	for n := range want.Loads {
+		want.Loads[n].Programs[0].Points, want.Loads[n].Programs[0].Problem = points, nil
+	}
+	return owner, want
+}
+
+// execute executes a plan without policies.
+func (l *node) execute(ctx context.Context, owner program.Owner, want plan.Plan, begin func() error) (report.Outcome, error) {
+	l.t.Helper()
+	g, err := (&gate.Policies{Cluster: policies(nil)}).For(ctx, &owner, gate.Earlier{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return l.Execute(ctx, Pass{Key: owner.Key, Owner: &owner, Plan: want, Gate: g, Judgements: map[int]report.Judgement{}, Begin: begin})
+}
+
+// calls returns what the daemon was called to do since the last call, without its lists.
+func (l *node) calls() string {
+	return strings.Join(slices.DeleteFunc(l.daemon.Calls(), func(call string) bool { return call == "List" }), " ")
+}
+
+// failing fails certain calls of the daemon.
+func failing(calls ...string) func(string, proto.Message, bool) error {
+	return func(call string, request proto.Message, _ bool) error {
+		if attach, ok := request.(*gobpfman.AttachRequest); ok {
+			call += " " + attach.GetAttach().GetXdpAttachInfo().GetIface()
+		}
+		if slices.Contains(calls, call) {
+			return status.Error(codes.Aborted, "no "+call)
+		}
+		return nil
+	}
+}
+
+// A step that fails is in the outcome, and only what depends on it isn't done.
+func TestStepsThatFail(t *testing.T) {
+	missing := onInterface("eth1", "")
+	missing.Lack = &program.AbsentError{Text: "it doesn't exist"}
+	for name, test := range map[string]struct {
+		path   string
+		second program.AttachPoint
+		faults []string
+		begin  error
+		calls  string
+		// Failures of the Load, and of the attach points by name.
+		load     string
+		attaches map[string]string
+	}{
+		"none":                     {"/x.o", onInterface("eth1", ""), nil, nil, "Load Attach Attach", "", nil},
+		"the Load":                 {"/x.o", onInterface("eth1", ""), []string{"Load"}, nil, "Load", "no Load", nil},
+		"an empty path":            {"", onInterface("eth1", ""), nil, nil, "", "bytecode.path is empty", nil},
+		"an Attach":                {"/x.o", onInterface("eth1", ""), []string{"Attach eth0"}, nil, "Load Attach Attach", "", map[string]string{"eth0": "no Attach eth0"}},
+		"a missing interface":      {"/x.o", missing, nil, nil, "Load Attach", "", map[string]string{"eth1": "attach to eth1: it doesn't exist"}},
+		"a trial that can't begin": {"/x.o", onInterface("eth1", ""), nil, errors.New("disk full"), "Load", "", map[string]string{"eth0": "attach to eth0: disk full", "eth1": "attach to eth1: disk full"}},
+		"not that of a pod":        {"/x.o", onInterface("pod", "/proc/1/ns/net"), nil, errors.New("disk full"), "Load Attach", "", map[string]string{"eth0": "disk full"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newNode(t)
+			l.daemon.Fault = failing(test.faults...)
+			owner, want := fromFile(test.path, onInterface("eth0", ""), test.second)
+			var begin func() error
+			if test.begin != nil {
+				begin = func() error { return test.begin }
+			}
+			outcome, err := l.execute(t.Context(), owner, want, begin)
+			if got := l.calls(); err != nil || got != test.calls {
+				t.Errorf("%v, called to %q", err, got)
+			}
+			if got := outcome.Loads[0]; (got == nil) != (test.load == "") || got != nil && !strings.Contains(got.Error(), test.load) {
+				t.Errorf("the Load: %v", got)
+			}
+			if len(outcome.Attaches) != len(test.attaches) || len(outcome.Removals) > 0 {
+				t.Errorf("%v", outcome.Attaches)
+			}
+			for at, got := range outcome.Attaches {
+				if text := test.attaches[at.Link.Point]; text == "" || !strings.Contains(got.Error(), text) || at.Function != "f" {
+					t.Errorf("%+v: %v", at, got)
+				}
+			}
+		})
+	}
+}
+
+// A program is unloaded when its replacement is loaded, and not before. What can't be removed is in the outcome.
+func TestReplacements(t *testing.T) {
+	for name, test := range map[string]struct {
+		path, fault, calls, removal string
+		programs                    []string
+	}{
+		"replaced":          {"/new.o", "", "Load Attach Unload", "", []string{"/new.o"}},
+		"no replacement":    {"/new.o", "Load", "Load", "", []string{"/old.o"}},
+		"one that stays":    {"/new.o", "Unload", "Load Attach Unload", "no Unload", []string{"/old.o", "/new.o"}},
+		"another interface": {"/old.o", "", "Detach Attach", "", []string{"/old.o"}},
+		"a link that stays": {"/old.o", "Detach", "Detach Attach", "no Detach", []string{"/old.o"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newNode(t)
+			owner, want := fromFile("/old.o", onInterface("eth0", ""))
+			if _, err := l.execute(t.Context(), owner, want, nil); err != nil {
+				t.Fatal(err)
+			}
+			l.calls()
+			l.daemon.Fault = failing(test.fault)
+			owner, want = fromFile(test.path, onInterface("eth1", ""))
+			outcome, err := l.execute(t.Context(), owner, want, nil)
+			if got := l.calls(); err != nil || got != test.calls || !slices.Equal(l.loaded(), test.programs) {
+				t.Errorf("%v, called to %q, has %q", err, got, l.loaded())
+			}
+			if got := errors.Join(outcome.Removals...); (got == nil) != (test.removal == "") || got != nil && !strings.Contains(got.Error(), test.removal) {
+				t.Errorf("what isn't removed: %v", got)
+			}
+		})
+	}
+}
+
+// A shutdown ends the execution between two calls.
+func TestInterruptedExecution(t *testing.T) {
+	l := newNode(t)
+	ctx, stop := context.WithCancelCause(t.Context())
+	shutdown := errors.New("shutdown")
+	l.daemon.Fault = func(_ string, _ proto.Message, done bool) error {
+		if done {
+			stop(shutdown)
+		}
+		return nil
+	}
+	owner, want := fromFile("/x.o", onInterface("eth0", ""), onInterface("eth1", ""))
+	if _, err := l.execute(ctx, owner, want, nil); !errors.Is(err, shutdown) {
+		t.Errorf("%v", err)
+	}
+	if got := l.calls(); got != "Load" {
+		t.Errorf("called to %q", got)
+	}
+}
+
+// What cut off the node is removed in few calls: links one by one, but all of a program's many links with the program. Maps go
+// after their users. A call that fails doesn't stop the others.
+func TestWithdraw(t *testing.T) {
+	var many []program.AttachPoint
+	for n := range manyLinks {
+		many = append(many, onInterface(fmt.Sprint("eth", n), ""))
+	}
+	for name, test := range map[string]struct {
+		links   int
+		unloads bool // all programs
+		fault   string
+		calls   string
+		left    int
+	}{
+		"few links":            {3, false, "", "Detach Detach Detach", 2},
+		"one that stays":       {2, false, "Detach", "Detach Detach", 2},
+		"one link less":        {manyLinks - 1, false, "", strings.TrimSuffix(strings.Repeat("Detach ", manyLinks-1), " "), 2},
+		"many links":           {manyLinks, false, "", "Unload", 1},
+		"its programs":         {1, true, "", "Unload Unload", 0},
+		"programs that remain": {1, true, "Unload", "Unload Unload", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newNode(t)
+			owner, want := fromFile("/x.o", many[:test.links]...)
+			want.Loads[0].Functions = append(want.Loads[0].Functions, &gobpfman.LoadInfo{Name: "g"})
+			if outcome, err := l.execute(t.Context(), owner, want, nil); err != nil || outcome.Err() != nil {
+				t.Fatal(err, outcome.Err())
+			}
+			l.calls()
+			var unloaded []uint32
+			fault := failing(test.fault)
+			l.daemon.Fault = func(call string, request proto.Message, done bool) error {
+				if unload, ok := request.(*gobpfman.UnloadRequest); ok && !done {
+					unloaded = append(unloaded, unload.GetId())
+				}
+				return fault(call, request, done)
+			}
+			want.Loads[0].Programs[0].Points = nil
+			if test.unloads {
+				want.Loads = nil
+			}
+			if err := l.Withdraw(t.Context(), owner.Key, want); (err != nil) != (test.fault != "") {
+				t.Errorf("%v", err)
+			}
+			if got := l.calls(); got != test.calls || len(l.daemon.Programs()) != test.left {
+				t.Errorf("called to %q, has %d programs", got, len(l.daemon.Programs()))
+			}
+			if slices.Reverse(unloaded); !slices.IsSorted(unloaded) {
+				t.Errorf("unloaded first: %d", unloaded)
+			}
+		})
+	}
 }

@@ -246,7 +246,7 @@ SIMULATION_SEED = $(if $(filter command line,$(origin SEED)),$(SEED),$(if $(CI),
 .PHONY: test-simulation
 test-simulation: MINUTES = 1
 test-simulation: ## Play recorded and, for MINUTES=1, random histories of a simulated cluster with faults, and check what always holds (docs/reliability.md).
-	go -C tests test -count=1 ./simulation ./simulation/start
+	go -C tests test -count=1 $(SCENARIO_FLAGS) ./simulation ./simulation/start
 	$(SIMULATION) -args -search=$(MINUTES)m -seed=$(SIMULATION_SEED) $(if $(EACH_STEP),-each=$(EACH_STEP)) -keep=$(CURDIR)/tests/simulation/recordings
 
 SIMULATED = agent/controller agent/record operator/...
@@ -254,6 +254,7 @@ COVERED = -coverpkg=$(subst $(space),$(comma),$(SIMULATED:%=github.com/bpfman/bp
 
 .PHONY: cover-simulation
 cover-simulation: ## Print which part of agent/controller, agent/record, and operator the simulation and unit tests cover together.
-	@$(MAKE) --no-print-directory test-simulation SIMULATION_FLAGS="-coverprofile=$(LOCALBIN)/simulation.cover $(COVERED)"
+	@$(MAKE) --no-print-directory test-simulation SCENARIO_FLAGS="-coverprofile=$(LOCALBIN)/scenarios.cover $(COVERED)" \
+		SIMULATION_FLAGS="-coverprofile=$(LOCALBIN)/simulation.cover $(COVERED)"
 	go test -coverprofile=$(LOCALBIN)/unit.cover $(COVERED) $(SIMULATED:%=./%)
-	@hack/cover.sh $(LOCALBIN)/simulation.cover $(LOCALBIN)/unit.cover
+	@hack/cover.sh $(addprefix $(LOCALBIN)/,scenarios.cover simulation.cover unit.cover)
