@@ -102,4 +102,7 @@ func TestTurns(t *testing.T) {
 	if turns.Len() != 1 || pop().Name != "3" || turns.Len() != 0 {
 		t.Errorf("order after a worker has ended: %q", order)
 	}
+	if len(turns.waiting) > 0 || len(turns.order) > 0 {
+		t.Errorf("namespaces without waiting owners take memory: %v", turns.waiting)
+	}
 }

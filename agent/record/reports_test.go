@@ -82,6 +82,16 @@ func TestAListIsComparedWithWhatWasWritten(t *testing.T) {
 	}
 }
 
+// A list of cluster-scoped reports says nothing about those of namespaces.
+func TestAListIsOfItsScope(t *testing.T) {
+	var r memory
+	key := program.Key{Kind: "TcxNsProgram", Namespace: "tenant", Name: "p"}
+	r.put(key, reportAt("7"), 0)
+	if changed := r.replace(false, nil, "60", r.begin()); len(changed) > 0 || len(r.of(key)) != 1 {
+		t.Errorf("changed are %v, and recorded %v", changed, r.of(key))
+	}
+}
+
 // A response that is older than the record is ignored.
 func TestAnOldAnswerIsNotRecorded(t *testing.T) {
 	key := program.Key{Kind: "TcxProgram", Name: "p"}

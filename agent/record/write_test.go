@@ -100,12 +100,14 @@ func TestOutcomesOfWrites(t *testing.T) {
 		relisted          bool
 		fails             bool
 	}{
-		"written":           {code: http.StatusOK, recorded: 1},
-		"no response":       {doubted: 1, fails: true},
-		"of another agent":  {code: http.StatusConflict, reason: metav1.StatusReasonAlreadyExists, doubted: 1, relisted: true, fails: true},
-		"refused":           {code: http.StatusForbidden, reason: metav1.StatusReasonForbidden, fails: true},
-		"invalid":           {code: http.StatusUnprocessableEntity, reason: metav1.StatusReasonInvalid, fails: true},
-		"an internal error": {code: http.StatusInternalServerError, reason: metav1.StatusReasonInternalError, doubted: 1, fails: true},
+		"written":            {code: http.StatusOK, recorded: 1},
+		"no response":        {doubted: 1, fails: true},
+		"of another agent":   {code: http.StatusConflict, reason: metav1.StatusReasonAlreadyExists, doubted: 1, relisted: true, fails: true},
+		"of another version": {code: http.StatusConflict, reason: metav1.StatusReasonConflict, doubted: 1, relisted: true, fails: true},
+		"deleted by others":  {code: http.StatusNotFound, reason: metav1.StatusReasonNotFound, doubted: 1, relisted: true, fails: true},
+		"refused":            {code: http.StatusForbidden, reason: metav1.StatusReasonForbidden, fails: true},
+		"invalid":            {code: http.StatusUnprocessableEntity, reason: metav1.StatusReasonInvalid, fails: true},
+		"an internal error":  {code: http.StatusInternalServerError, reason: metav1.StatusReasonInternalError, doubted: 1, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			owner, want := members(1)
@@ -288,25 +290,42 @@ func TestForbiddenReportsAreTold(t *testing.T) {
 	}
 }
 
-// An Event reports a program that recovers. One whose image is read from its registry again hasn't recovered.
-func TestRecoveriesAreTold(t *testing.T) {
-	failed := v1alpha1.BpfProgCondBytecodeSelectorError.Condition("no route to host")
+// An Event reports a program that recovers or is reloaded, and one that starts to violate a policy in mode warn. One whose image is
+// read from its registry again hasn't recovered.
+func TestChangesAreTold(t *testing.T) {
+	is := func(c metav1.Condition, id uint32) v1alpha1.BpfProgramStatus {
+		return v1alpha1.BpfProgramStatus{Conditions: []metav1.Condition{c}, ProgramID: id}
+	}
+	judged := func(verdict v1alpha1.PolicyVerdict, message string) v1alpha1.BpfProgramStatus {
+		s := is(v1alpha1.BpfProgCondLoaded.Condition(), 7)
+		s.Bytecode = &v1alpha1.BpfProgramBytecode{Policies: []v1alpha1.BpfProgramPolicy{{Name: "signed", Verdict: verdict, Message: message}}}
+		return s
+	}
+	failed, read := is(v1alpha1.BpfProgCondBytecodeSelectorError.Condition("no route to host"), 0), is(v1alpha1.BpfProgCondNone.Condition("waiting for its registry"), 0)
+	loaded := is(v1alpha1.BpfProgCondLoaded.Condition(), 7)
+	const nothing = "the last Event"
 	for name, c := range map[string]struct {
-		was, is metav1.Condition
+		was, is v1alpha1.BpfProgramStatus
 		want    string
 	}{
-		"recovers":              {failed, v1alpha1.BpfProgCondLoaded.Condition(), "recovered"},
-		"is read again":         {failed, v1alpha1.BpfProgCondNone.Condition("waiting for its registry"), "the last Event"},
-		"fails after the read":  {v1alpha1.BpfProgCondNone.Condition("waiting for its registry"), failed, "no route to host"},
-		"loaded after the read": {v1alpha1.BpfProgCondNone.Condition("waiting for its registry"), v1alpha1.BpfProgCondLoaded.Condition(), "the last Event"},
+		"recovers":              {failed, loaded, "recovered"},
+		"is read again":         {failed, read, nothing},
+		"fails after the read":  {read, failed, "no route to host"},
+		"fails at first":        {v1alpha1.BpfProgramStatus{}, failed, "no route to host"},
+		"loaded after the read": {read, loaded, nothing},
+		"stays loaded":          {loaded, loaded, nothing},
+		"is reloaded":           {loaded, is(v1alpha1.BpfProgCondLoaded.Condition(), 8), "program 8 replaced program 7"},
+		"violates a policy":     {loaded, judged(v1alpha1.VerdictWarned, "no signature"), "Policy signed would deny program"},
+		"violates it still":     {judged(v1alpha1.VerdictWarned, "no signature"), judged(v1alpha1.VerdictWarned, "no signature"), nothing},
+		"in another way":        {judged(v1alpha1.VerdictWarned, "no signature"), judged(v1alpha1.VerdictWarned, "a wrong key"), "a wrong key"},
+		"is allowed":            {loaded, judged(v1alpha1.VerdictAllowed, ""), nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, firstEvent := ofApplication(t, func(request *http.Request) (*http.Response, error) {
 				return nil, fmt.Errorf("%s is written", request.URL)
 			})
 			owner, _ := members(1)
-			object := &v1alpha1.BpfProgram{Status: v1alpha1.BpfProgramStatus{Conditions: []metav1.Condition{c.is}}}
-			r.tell(owner.Key, object, &v1alpha1.BpfProgramStatus{Conditions: []metav1.Condition{c.was}})
+			r.tell(owner.Key, &v1alpha1.BpfProgram{Status: c.is}, &c.was)
 			if first := firstEvent(); !strings.Contains(first, c.want) {
 				t.Errorf("the first Event is %s, want %q", first, c.want)
 			}

@@ -279,6 +279,10 @@ func TestLogOfTheEnd(t *testing.T) {
 	n, _, volumes, log := newTestNode()
 	publish(t, n, publishRequest())
 	request := &csi.NodeUnpublishVolumeRequest{VolumeId: publishRequest().GetVolumeId(), TargetPath: publishRequest().GetTargetPath()}
+	log.Reset()
+	if n.endLog("another", request.GetTargetPath()).Info("The end"); !strings.Contains(log.String(), "volume=another") || strings.Contains(log.String(), "pod=") {
+		t.Errorf("log %q of another volume at the same path", log)
+	}
 	volumes.err = errors.New("busy")
 	for _, last := range []string{"Failed to unpublish the volume", "Unpublished the volume"} {
 		log.Reset()

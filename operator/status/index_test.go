@@ -125,6 +125,28 @@ func TestProgramsBeforeTheirOwner(t *testing.T) {
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 }
 
+// While a node hasn't reported all programs of an object, its reports aren't complete.
+func TestMissingReports(t *testing.T) {
+	x := cluster(t, "a")
+	first := program("a", "p-1", 1, v1alpha1.BpfProgCondLoaded, "")
+	misses := func(want bool, when string) {
+		t.Helper()
+		if got := x.Misses(first); got != want {
+			t.Errorf("%s: %v", when, got)
+		}
+	}
+	x.SetReport(first)
+	misses(false, "the object isn't known")
+	two := everywhere(1)
+	two.Programs = 2
+	x.SetOwner(ref, uid, two)
+	misses(true, "one of two programs")
+	x.SetReport(program("a", "p-2", 1, v1alpha1.BpfProgCondLoaded, ""))
+	misses(false, "both programs")
+	x.SetOwner(ref, uid, only(t, 1, "name=b"))
+	misses(false, "a node that isn't selected anymore")
+}
+
 // After an edit of the spec, all nodes are waiting until they have applied it, even if they failed
 // before.
 func TestNewGeneration(t *testing.T) {
