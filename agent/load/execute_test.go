@@ -112,7 +112,7 @@ func (l *node) execute(ctx context.Context, owner program.Owner, want plan.Plan,
 
 // calls returns what the daemon was called to do since the last call, without its lists.
 func (l *node) calls() string {
-	return strings.Join(slices.DeleteFunc(l.daemon.Calls(), func(call string) bool { return call == "List" }), " ")
+	return strings.Join(slices.DeleteFunc(l.daemon.Calls(), func(call string) bool { return call == "List" }), ", ")
 }
 
 // failing fails certain calls of the daemon.
@@ -142,13 +142,13 @@ func TestStepsThatFail(t *testing.T) {
 		load     string
 		attaches map[string]string
 	}{
-		"none":                     {"/x.o", onInterface("eth1", ""), nil, nil, "Load Attach Attach", "", nil},
+		"none":                     {"/x.o", onInterface("eth1", ""), nil, nil, "Load, Attach, Attach", "", nil},
 		"the Load":                 {"/x.o", onInterface("eth1", ""), []string{"Load"}, nil, "Load", "no Load", nil},
 		"an empty path":            {"", onInterface("eth1", ""), nil, nil, "", "bytecode.path is empty", nil},
-		"an Attach":                {"/x.o", onInterface("eth1", ""), []string{"Attach eth0"}, nil, "Load Attach Attach", "", map[string]string{"eth0": "no Attach eth0"}},
-		"a missing interface":      {"/x.o", missing, nil, nil, "Load Attach", "", map[string]string{"eth1": "attach to eth1: it doesn't exist"}},
+		"an Attach":                {"/x.o", onInterface("eth1", ""), []string{"Attach eth0"}, nil, "Load, Attach, Attach", "", map[string]string{"eth0": "no Attach eth0"}},
+		"a missing interface":      {"/x.o", missing, nil, nil, "Load, Attach", "", map[string]string{"eth1": "attach to eth1: it doesn't exist"}},
 		"a trial that can't begin": {"/x.o", onInterface("eth1", ""), nil, errors.New("disk full"), "Load", "", map[string]string{"eth0": "attach to eth0: disk full", "eth1": "attach to eth1: disk full"}},
-		"not that of a pod":        {"/x.o", onInterface("pod", "/proc/1/ns/net"), nil, errors.New("disk full"), "Load Attach", "", map[string]string{"eth0": "disk full"}},
+		"not that of a pod":        {"/x.o", onInterface("pod", "/proc/1/ns/net"), nil, errors.New("disk full"), "Load, Attach", "", map[string]string{"eth0": "disk full"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newNode(t)
@@ -183,11 +183,11 @@ func TestReplacements(t *testing.T) {
 		path, fault, calls, removal string
 		programs                    []string
 	}{
-		"replaced":          {"/new.o", "", "Load Attach Unload", "", []string{"/new.o"}},
+		"replaced":          {"/new.o", "", "Load, Attach, Unload", "", []string{"/new.o"}},
 		"no replacement":    {"/new.o", "Load", "Load", "", []string{"/old.o"}},
-		"one that stays":    {"/new.o", "Unload", "Load Attach Unload", "no Unload", []string{"/old.o", "/new.o"}},
-		"another interface": {"/old.o", "", "Detach Attach", "", []string{"/old.o"}},
-		"a link that stays": {"/old.o", "Detach", "Detach Attach", "no Detach", []string{"/old.o"}},
+		"one that stays":    {"/new.o", "Unload", "Load, Attach, Unload", "no Unload", []string{"/old.o", "/new.o"}},
+		"another interface": {"/old.o", "", "Detach, Attach", "", []string{"/old.o"}},
+		"a link that stays": {"/old.o", "Detach", "Detach, Attach", "no Detach", []string{"/old.o"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newNode(t)
@@ -243,12 +243,12 @@ func TestWithdraw(t *testing.T) {
 		calls   string
 		left    int
 	}{
-		"few links":            {3, false, "", "Detach Detach Detach", 2},
-		"one that stays":       {2, false, "Detach", "Detach Detach", 2},
-		"one link less":        {manyLinks - 1, false, "", strings.TrimSuffix(strings.Repeat("Detach ", manyLinks-1), " "), 2},
+		"few links":            {3, false, "", "Detach, Detach, Detach", 2},
+		"one that stays":       {2, false, "Detach", "Detach, Detach", 2},
+		"one link less":        {manyLinks - 1, false, "", strings.TrimSuffix(strings.Repeat("Detach, ", manyLinks-1), ", "), 2},
 		"many links":           {manyLinks, false, "", "Unload", 1},
-		"its programs":         {1, true, "", "Unload Unload", 0},
-		"programs that remain": {1, true, "Unload", "Unload Unload", 2},
+		"its programs":         {1, true, "", "Unload, Unload", 0},
+		"programs that remain": {1, true, "Unload", "Unload, Unload", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newNode(t)

@@ -82,13 +82,15 @@ func TestAListIsComparedWithWhatWasWritten(t *testing.T) {
 	}
 }
 
-// A list of cluster-scoped reports says nothing about those of namespaces.
+// A list of cluster-scoped reports says nothing about those of namespaces, and a report without an owner is nobody's.
 func TestAListIsOfItsScope(t *testing.T) {
 	var r memory
 	key := program.Key{Kind: "TcxNsProgram", Namespace: "tenant", Name: "p"}
 	r.put(key, reportAt("7"), 0)
-	if changed := r.replace(false, nil, "60", r.begin()); len(changed) > 0 || len(r.of(key)) != 1 {
-		t.Errorf("changed are %v, and recorded %v", changed, r.of(key))
+	orphan := reportAt("8")
+	orphan.OwnerReferences = nil
+	if changed := r.replace(false, []v1alpha1.ProgramObject{orphan}, "60", r.begin()); len(changed) > 0 || len(r.owners) != 1 || len(r.of(key)) != 1 {
+		t.Errorf("changed are %v, and recorded %v", changed, r.owners)
 	}
 }
 
