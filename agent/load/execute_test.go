@@ -243,7 +243,7 @@ func TestWithdraw(t *testing.T) {
 		calls   string
 		left    int
 	}{
-		"few links":            {3, false, "", "Detach, Detach, Detach", 2},
+		"a link":               {1, false, "", "Detach", 2},
 		"one that stays":       {2, false, "Detach", "Detach, Detach", 2},
 		"one link less":        {manyLinks - 1, false, "", strings.TrimSuffix(strings.Repeat("Detach, ", manyLinks-1), ", "), 2},
 		"many links":           {manyLinks, false, "", "Unload", 1},
