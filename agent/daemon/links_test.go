@@ -111,7 +111,7 @@ func TestListsOfManyProgramsOfGo(t *testing.T) {
 	}
 }
 
-// What the agent attaches and detaches is known at once, and what others do, after some lists.
+// What the agent attaches and detaches is known immediately, and what others do, after some lists.
 func TestChangesAmongManyProgramsOfGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newCrowded(t, 140)

@@ -45,7 +45,7 @@ var nodes = []Row{
 	{
 		Reason:   ObjectUnreadable,
 		Messages: []string{"The object can't be read, and its programs stay loaded"},
-		ToDo:     "the object was stored by an earlier version, and has a value that its field can't hold, such as a negative `offset`: correct the field, which the message names, or delete the object, which unloads its programs",
+		ToDo:     "the object was stored by an earlier version, and a field has a value that it can't hold, such as a negative `offset`. Correct the field, which the message names, or delete the object, which unloads its programs",
 	},
 	{
 		Reason:   NodeSelectorInvalid,

@@ -148,13 +148,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	revision, record := r.revision(ctx, ref, object, summary, current.Revision, roll)
 	decide = sooner(decide, record)
 	last := r.note(object.GetUID())
-	conditions := summary.Conditions()
-	condition := v1alpha1.ProgramConditionType(conditions[0].Type)
-	want := current.DeepCopy()
+	want := summary.status(&current)
 	want.Rollout, want.Revision = roll, revision
-	want.ObservedGeneration = summary.Generation
-	want.Nodes = new(summary.Counts())
-	v1alpha1.SetConditions(&want.Conditions, conditions...)
+	condition := v1alpha1.ProgramConditionType(want.Conditions[0].Type)
 	if equality.Semantic.DeepEqual(want, &current) {
 		last.waitingSince = time.Time{}
 		r.setNote(object.GetUID(), last)
@@ -185,6 +181,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: decide}, nil
+}
+
+// status returns the status of an object with the sums.
+func (s Summary) status(current *v1alpha1.BpfProgramStatusCommon) *v1alpha1.BpfProgramStatusCommon {
+	want := current.DeepCopy()
+	want.ObservedGeneration = s.Generation
+	want.Nodes = new(s.Counts())
+	v1alpha1.SetConditions(&want.Conditions, s.Conditions()...)
+	return want
 }
 
 // publish writes the status, and emits Events about what has changed.

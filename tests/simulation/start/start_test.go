@@ -149,6 +149,7 @@ func (c *cluster) run() (stop func()) {
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	return func() {
+		synctest.Wait() // controller-runtime's watches leave a goroutine if they end while they pass on an event
 		cancel()
 		if err := <-ended; err != nil {
 			c.t.Errorf("the operator ended: %v", err)
