@@ -26,7 +26,7 @@ var formats = map[string][2]string{
 }
 
 // ranged matches the rule of a field that has an integer or a string.
-var ranged = regexp.MustCompile(`^type\(self\) == string \|\| type\(self\) == int && self >= (\d+) && self <= (\d+)$`)
+var ranged = regexp.MustCompile(`^type\(self\) == string \|\| self >= (\d+) && self <= (\d+)$`)
 
 // The smallest and the largest integer that the API server admits in a field fit into the field's Go type. Otherwise,
 // one object could make the list of its kind undecodable.
