@@ -53,7 +53,7 @@ func main() {
 	err := limit()
 	if err == nil {
 		sandbox.Enter(object.KernelTypes, object.KernelConfig)
-		err = run(os.Stdin, os.Stdout, files{os.NewFile(reader.ObjectFile, "the object's file"), os.NewFile(reader.AdaptedFile, "the file for the daemon")}, *timeout)
+		err = run(os.Stdin, os.Stdout, inherited, *timeout)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", reader.Command, err)
@@ -74,7 +74,14 @@ func limit() error {
 	return nil
 }
 
-func run(in io.Reader, out io.Writer, to files, timeout time.Duration) error {
+// inherited returns the files that a request about an object comes with.
+func inherited() files {
+	return files{os.NewFile(reader.ObjectFile, "the object's file"), os.NewFile(reader.AdaptedFile, "the file for the daemon")}
+}
+
+// run answers the request. It opens files only if it comes with some: otherwise, their numbers are those of others, such as
+// the runtime's, and an os.File that isn't used anymore closes its number.
+func run(in io.Reader, out io.Writer, open func() files, timeout time.Duration) error {
 	b, err := io.ReadAll(io.LimitReader(in, reader.MaxRequest+1))
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
@@ -86,6 +93,10 @@ func run(in io.Reader, out io.Writer, to files, timeout time.Duration) error {
 	if err := json.Unmarshal(b, &request); err != nil {
 		// The parser's error can contain parts of a password.
 		return errors.New("read the request: it is not valid JSON")
+	}
+	var to files
+	if request.Object || request.Image == "" {
+		to = open()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

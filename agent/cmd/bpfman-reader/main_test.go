@@ -189,8 +189,16 @@ func ask(t *testing.T, request reader.Request) reader.Answer {
 		t.Fatal(err)
 	}
 	var out, object, adapted bytes.Buffer
-	if err := run(bytes.NewReader(in), &out, files{&object, &adapted}, time.Minute); err != nil {
+	opened := false
+	open := func() files {
+		opened = true
+		return files{&object, &adapted}
+	}
+	if err := run(bytes.NewReader(in), &out, open, time.Minute); err != nil {
 		t.Fatal(err)
+	}
+	if comes := request.Object || request.Image == ""; opened != comes {
+		t.Errorf("the files are opened: %v, and the request comes with them: %v", opened, comes)
 	}
 	var answer reader.Answer
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {

@@ -522,10 +522,11 @@ func TestRequests(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := run(strings.NewReader(`{"image": 1}`), &out, files{}, time.Second); err == nil || out.Len() != 0 {
+	none := func() files { return files{} }
+	if err := run(strings.NewReader(`{"image": 1}`), &out, none, time.Second); err == nil || out.Len() != 0 {
 		t.Errorf("%v, %q", err, out.String())
 	}
-	if err := run(io.LimitReader(endless{}, reader.MaxRequest+2), &out, files{}, time.Second); err == nil || out.Len() != 0 {
+	if err := run(io.LimitReader(endless{}, reader.MaxRequest+2), &out, none, time.Second); err == nil || out.Len() != 0 {
 		t.Errorf("%v, %q", err, out.String())
 	}
 }
