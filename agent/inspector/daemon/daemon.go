@@ -21,6 +21,8 @@ import (
 type Daemon struct {
 	conn   *grpc.ClientConn
 	client gobpfman.BpfmanClient
+	// name is which daemon answered, or "".
+	name string
 }
 
 // New returns the daemon that serves socket. It connects on the first call.
@@ -29,7 +31,7 @@ func New(socket string) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Daemon{conn, gobpfman.NewBpfmanClient(conn)}, nil
+	return &Daemon{conn: conn, client: gobpfman.NewBpfmanClient(conn)}, nil
 }
 
 // Close ends the connection.
@@ -44,14 +46,20 @@ type Answer struct {
 	Owners map[uint32]*v1alpha1.BpfNodeOwner
 }
 
-// Ask asks the daemon. It serves one call at a time, and loading can take minutes.
+// Ask asks the daemon, which serves one call at a time, and loading can take minutes. It asks for the name once, because the
+// daemon logs the question as an error, and again after a failure. A daemon that isn't recognized has owners, and no name.
+// There is one call of Ask at a time.
 func (d *Daemon) Ask(ctx context.Context) (Answer, error) {
-	name, err := bpfman.Recognize(ctx, d.client)
-	if err != nil {
-		return Answer{}, fmt.Errorf("recognize the bpfman daemon: %s: %w", status.Convert(err).Message(), err)
-	}
 	owners, err := d.owners(ctx)
-	return Answer{string(name), owners}, err
+	if err != nil {
+		d.name = ""
+		return Answer{}, err
+	}
+	if d.name == "" {
+		name, _ := bpfman.Recognize(ctx, d.client)
+		d.name = string(name)
+	}
+	return Answer{d.name, owners}, nil
 }
 
 func (d *Daemon) owners(ctx context.Context) (map[uint32]*v1alpha1.BpfNodeOwner, error) {
