@@ -490,7 +490,7 @@ func TestReadsOfANamespaceAreBounded(t *testing.T) {
 			_, _ = s.Find(ctx, q, func() { ready <- q })
 		}
 		all := make([]Question, objects)
-		before := runtime.NumGoroutine()
+		before := len(bubbleStacks())
 		for n := range all {
 			all[n] = question(fmt.Sprintf("silent%d.example/%d", n, n), "")
 		}
@@ -500,7 +500,7 @@ func TestReadsOfANamespaceAreBounded(t *testing.T) {
 				case q := <-ready:
 					ask(q)
 				case <-end:
-					if got := runtime.NumGoroutine() - before; got > 8*maxReading {
+					if got := len(bubbleStacks()) - before; got > 8*maxReading {
 						s.t.Errorf("%d goroutines", got)
 					}
 					s.runs.mu.Lock()
@@ -541,10 +541,24 @@ func TestReadsOfANamespaceAreBounded(t *testing.T) {
 		}
 		stop()
 		synctest.Wait()
-		if got := runtime.NumGoroutine() - before; got > 0 {
-			s.t.Errorf("%d goroutines are left", got)
+		if left := bubbleStacks(); len(left) > before {
+			s.t.Errorf("%d goroutines are left: %s", len(left)-before, strings.Join(left, "\n\n"))
 		}
 	})
+}
+
+// bubbleStacks returns the stacks of the goroutines in the bubble of the test, without those that the runtime starts for itself,
+// such as for cleanups of files.
+func bubbleStacks() []string {
+	const most = 4 << 20
+	all := make([]byte, most)
+	var stacks []string
+	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+		if head, _, _ := strings.Cut(stack, "\n"); strings.Contains(head, "synctest bubble") {
+			stacks = append(stacks, stack)
+		}
+	}
+	return stacks
 }
 
 // An owner that was told that there is a place gets it, although others ask before it does. The place of one that doesn't
