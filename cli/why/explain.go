@@ -168,8 +168,8 @@ func programs(f Facts) map[string]*Node {
 	idle, linked := map[string]bool{}, map[string]bool{}
 	for _, report := range f.Reports {
 		status := report.GetStatus()
-		if !ownedBy(report, f.Object) {
-			continue
+		if !metav1.IsControlledBy(report, f.Object) {
+			continue // it belongs to a deleted object with the same name
 		}
 		node := nodes[status.Node]
 		if node == nil {
@@ -277,12 +277,6 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-// ownedBy reports whether a report belongs to this object, and not to a deleted object with the same name.
-func ownedBy(report v1alpha1.ProgramObject, o v1alpha1.UserObject) bool {
-	owner := metav1.GetControllerOfNoCopy(report)
-	return owner != nil && owner.UID == o.GetUID()
 }
 
 func programOf(report v1alpha1.ProgramObject) Program {

@@ -82,7 +82,7 @@ func Before(was *v1alpha1.RolloutStatus) (number int64, stored *v1alpha1.Rollout
 
 // Start returns the first state of a revision. previous is what the other nodes run, or nil, and back means that it is this
 // revision.
-func Start(was *v1alpha1.RolloutStatus, revision Numbered, previous *v1alpha1.RolloutRevision, back bool, in Input) *v1alpha1.RolloutStatus {
+func Start(was *v1alpha1.RolloutStatus, revision v1alpha1.RecordedRevision, previous *v1alpha1.RolloutRevision, back bool, in Input) *v1alpha1.RolloutStatus {
 	first := was == nil || was.Revision == 0
 	if back || first && in.Adopted {
 		return complete(&v1alpha1.RolloutStatus{Policy: in.Policies[0].Name, Hash: revision.Hash, Revision: revision.Number})

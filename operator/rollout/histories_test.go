@@ -450,7 +450,7 @@ func (w *world) start(was *v1alpha1.RolloutStatus, in Input) *v1alpha1.RolloutSt
 	}
 	w.numbers[in.Hash] = int64(len(w.kinds) + len(w.numbers))
 	back := previous != nil && hashOf(int(previous.Object.Raw[0])) == in.Hash
-	return Start(was, Numbered{w.numbers[in.Hash], in.Hash}, previous, back, in)
+	return Start(was, v1alpha1.RecordedRevision{Number: w.numbers[in.Hash], Hash: in.Hash}, previous, back, in)
 }
 
 func revisionOf(hash string) (revision int) {

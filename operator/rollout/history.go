@@ -15,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -24,12 +23,6 @@ import (
 
 // maxRevisions is the number of an object's revisions that are kept, as of a DaemonSet.
 const maxRevisions = 10
-
-// Numbered identifies a revision by the number of its ControllerRevision, and by its hash.
-type Numbered struct {
-	Number int64
-	Hash   string
-}
 
 // History keeps the revisions of user objects in ControllerRevisions, which the objects own. Those of cluster-scoped
 // objects are in the operator's namespace.
@@ -41,10 +34,10 @@ type History struct {
 }
 
 // Record makes a revision the newest one of an object. It removes the oldest ones, except for keep.
-func (h *History) Record(ctx context.Context, kind string, o v1alpha1.UserObject, revision rollout.Revision, keep int64) (Numbered, error) {
+func (h *History) Record(ctx context.Context, kind string, o v1alpha1.UserObject, revision rollout.Revision, keep int64) (v1alpha1.RecordedRevision, error) {
 	all, err := h.list(ctx, o)
 	if err != nil {
-		return Numbered{}, err
+		return v1alpha1.RecordedRevision{}, err
 	}
 	hash, newest := revision.Hash(), int64(0)
 	if len(all) > 0 {
@@ -56,14 +49,14 @@ func (h *History) Record(ctx context.Context, kind string, o v1alpha1.UserObject
 			found.Revision = newest + 1
 			metav1.SetMetaDataAnnotation(&found.ObjectMeta, v1alpha1.AnnotationReturnedIn, strconv.FormatInt(revision.Metadata.Generation, 10))
 			if err := h.Client.Update(ctx, found); err != nil {
-				return Numbered{}, fmt.Errorf("update ControllerRevision %s: %w", found.Name, err)
+				return v1alpha1.RecordedRevision{}, fmt.Errorf("update ControllerRevision %s: %w", found.Name, err)
 			}
 		}
-		return Numbered{found.Revision, hash}, nil
+		return v1alpha1.RecordedRevision{Number: found.Revision, Hash: hash}, nil
 	}
 	stored, err := json.Marshal(revision)
 	if err != nil {
-		return Numbered{}, fmt.Errorf("encode a revision of %s %s: %w", kind, o.GetName(), err)
+		return v1alpha1.RecordedRevision{}, fmt.Errorf("encode a revision of %s %s: %w", kind, o.GetName(), err)
 	}
 	created := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
@@ -79,9 +72,9 @@ func (h *History) Record(ctx context.Context, kind string, o v1alpha1.UserObject
 		Data: runtime.RawExtension{Raw: stored}, Revision: newest + 1,
 	}
 	if err := h.Client.Create(ctx, created); err != nil {
-		return Numbered{}, fmt.Errorf("create ControllerRevision %s: %w", created.Name, err)
+		return v1alpha1.RecordedRevision{}, fmt.Errorf("create ControllerRevision %s: %w", created.Name, err)
 	}
-	return Numbered{created.Revision, hash}, h.prune(ctx, all, keep)
+	return v1alpha1.RecordedRevision{Number: created.Revision, Hash: hash}, h.prune(ctx, all, keep)
 }
 
 // maxName is the length of an object's name in that of its ControllerRevisions, so that the hash fits.
@@ -118,14 +111,9 @@ func (h *History) list(ctx context.Context, o v1alpha1.UserObject) ([]appsv1.Con
 	if err := h.Reader.List(ctx, &list, client.InNamespace(h.namespace(o)), selected); err != nil {
 		return nil, fmt.Errorf("list ControllerRevisions of %s: %w", o.GetName(), err)
 	}
-	owned := slices.DeleteFunc(list.Items, func(c appsv1.ControllerRevision) bool { return !controlledBy(&c, o.GetUID()) })
+	owned := slices.DeleteFunc(list.Items, func(c appsv1.ControllerRevision) bool { return !metav1.IsControlledBy(&c, o) })
 	slices.SortFunc(owned, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(a.Revision, b.Revision) })
 	return owned, nil
-}
-
-func controlledBy(c *appsv1.ControllerRevision, uid types.UID) bool {
-	owner := metav1.GetControllerOf(c)
-	return owner != nil && owner.UID == uid
 }
 
 func (h *History) namespace(o v1alpha1.UserObject) string {

@@ -38,7 +38,7 @@ func newRecorder(t *testing.T, object *v1alpha1.TcxProgram, funcs interceptor.Fu
 	return &recorder{t, &History{Client: c, Reader: c, Namespace: "bpfman"}, object}
 }
 
-func (r *recorder) record(function string, keep int64) (Numbered, error) {
+func (r *recorder) record(function string, keep int64) (v1alpha1.RecordedRevision, error) {
 	r.t.Helper()
 	r.object.Spec.BpfFunctionName = function
 	revision, err := rollout.RevisionOf(r.object)

@@ -53,7 +53,7 @@ type Input struct {
 func (in Input) policy() *v1alpha1.RolloutPolicySpec { return in.Policies[0].Spec }
 
 // begin returns the state of a rollout to a revision in its first step.
-func begin(revision Numbered, previous *v1alpha1.RolloutRevision, in Input) *v1alpha1.RolloutStatus {
+func begin(revision v1alpha1.RecordedRevision, previous *v1alpha1.RolloutRevision, in Input) *v1alpha1.RolloutStatus {
 	now := metav1.NewTime(in.Now.Truncate(time.Second))
 	s := &v1alpha1.RolloutStatus{
 		Policy: in.Policies[0].Name, State: v1alpha1.RolloutProgressing, Hash: revision.Hash, Revision: revision.Number,

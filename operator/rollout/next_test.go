@@ -113,7 +113,7 @@ func begun(t *testing.T, nodes int, steps ...v1alpha1.RolloutStep) *cluster {
 		Steps: steps, TimeLimit: metav1.Duration{Duration: time.Minute}, OnFailure: v1alpha1.RolloutHalt,
 	}}
 	c.all(Waiting)
-	c.status = Start(nil, Numbered{2, "hash"}, &v1alpha1.RolloutRevision{Revision: 1}, false, c.input())
+	c.status = Start(nil, v1alpha1.RecordedRevision{Number: 2, Hash: "hash"}, &v1alpha1.RolloutRevision{Revision: 1}, false, c.input())
 	c.decide() // the new state is another event
 	return c
 }
@@ -362,7 +362,7 @@ func TestStart(t *testing.T) {
 		c := begun(t, 3, on(1))
 		in := c.input()
 		in.Adopted = test.adopted
-		got := Start(test.was, Numbered{2, "hash"}, &v1alpha1.RolloutRevision{Revision: 1}, test.back, in)
+		got := Start(test.was, v1alpha1.RecordedRevision{Number: 2, Hash: "hash"}, &v1alpha1.RolloutRevision{Revision: 1}, test.back, in)
 		if got.State != test.want || got.Revision != 2 || got.Hash != "hash" || got.Policy != "staged" || (got.Previous == nil) != (test.want == v1alpha1.RolloutComplete) {
 			t.Errorf("%s: %+v", name, got)
 		}

@@ -103,10 +103,7 @@ func (r *Reconciler) record(ctx context.Context, ref Ref) (*v1alpha1.RecordedRev
 		return nil, err
 	}
 	recorded, err := r.Revisions.Record(ctx, ref.Kind, o, revision, 0)
-	if err != nil {
-		return nil, err
-	}
-	return &v1alpha1.RecordedRevision{Number: recorded.Number, Hash: recorded.Hash}, nil
+	return &recorded, err
 }
 
 // sooner returns the shorter one of two delays, of which 0 means never.

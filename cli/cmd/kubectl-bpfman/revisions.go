@@ -82,7 +82,7 @@ func (r *rolling) revisions(ctx context.Context, o rolled) ([]Revision, error) {
 	var all []Revision
 	for i := range list.Items {
 		c := &list.Items[i]
-		if owner := metav1.GetControllerOf(c); owner == nil || owner.UID != o.object.GetUID() {
+		if !metav1.IsControlledBy(c, o.object) {
 			continue
 		}
 		stored, err := rollout.Parse(c.Data.Raw)
@@ -247,7 +247,7 @@ func (r *rolling) countNodes(ctx context.Context, o rolled, all []Revision) erro
 	for _, report := range reports {
 		status := report.GetStatus()
 		i := revisionIn(all, status.OwnerGeneration)
-		if i < 0 || len(status.Conditions) == 0 || metav1.GetControllerOfNoCopy(report) == nil || metav1.GetControllerOfNoCopy(report).UID != o.object.GetUID() {
+		if i < 0 || len(status.Conditions) == 0 || !metav1.IsControlledBy(report, o.object) {
 			continue
 		}
 		switch condition := v1alpha1.BpfProgramConditionType(status.Conditions[0].Type); {
