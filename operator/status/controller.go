@@ -82,6 +82,8 @@ type Reconciler struct {
 	health interface{ Listed() bool }
 	mu     sync.Mutex
 	notes  map[types.UID]note
+	// recordAt is when to try again to record revisions, of any object.
+	recordAt time.Time
 }
 
 // note is what the reconciler remembers about an object between writes.

@@ -68,27 +68,48 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 // to try again, or 0. What prevents that doesn't affect anything else.
 func (r *Reconciler) revision(ctx context.Context, ref Ref, o v1alpha1.UserObject, summary Summary, was *v1alpha1.RecordedRevision, roll *v1alpha1.RolloutStatus) (*v1alpha1.RecordedRevision, time.Duration) {
 	hash, n, now := o.GetAnnotations()[rollout.Mark], r.note(o.GetUID()), r.Clock.Now()
+	paused := max(r.recordsAt().Sub(now), n.recordAt.Sub(now))
 	switch {
 	case roll != nil && roll.Revision != 0: // recorded when its rollout began
 		return &v1alpha1.RecordedRevision{Number: roll.Revision, Hash: roll.Hash}, 0
 	case roll != nil, hash == "", was != nil && was.Hash == hash,
 		summary.Undecodable != "", summary.Deleting, summary.Generation != o.GetGeneration():
 		return was, 0
-	case now.Before(n.recordAt):
-		return was, n.recordAt.Sub(now)
+	case paused > 0:
+		return was, paused
 	}
 	recorded, err := r.record(ctx, ref)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to record the object's revision; retrying", "delay", recordRetry.String())
 		n.recordAt = now.Add(recordRetry)
 		r.setNote(o.GetUID(), n)
+		if r.Clock.Since(now) > slowRecord {
+			r.pauseRecords(now.Add(recordRetry))
+		}
 		return was, recordRetry
 	}
 	return recorded, 0
 }
 
-// recordRetry is the delay before a revision that can't be recorded is tried again, for example because of a quota.
-const recordRetry = time.Minute
+const (
+	// recordRetry is the delay before a revision that can't be recorded is tried again, for example because of a quota.
+	recordRetry = time.Minute
+	// slowRecord is how long a failure can take. After a slower one, such as that of an admission webhook that is silent, no
+	// revision is recorded for recordRetry: the statuses and rollouts of all objects would wait for the attempts.
+	slowRecord = time.Second
+)
+
+func (r *Reconciler) recordsAt() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.recordAt
+}
+
+func (r *Reconciler) pauseRecords(until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recordAt = until
+}
 
 // record records the newest revision of an object. It returns nil if the object doesn't exist.
 func (r *Reconciler) record(ctx context.Context, ref Ref) (*v1alpha1.RecordedRevision, error) {

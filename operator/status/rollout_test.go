@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -252,6 +253,39 @@ func TestRevisionsWithoutAPolicy(t *testing.T) {
 	if again := next(0, 3); again != 0 {
 		t.Errorf("an object that doesn't exist is recorded again after %s", again)
 	}
+}
+
+// While an admission webhook for ControllerRevisions is silent, each attempt takes long. The statuses of all objects don't wait
+// for an attempt of each one.
+func TestRevisionsThatAreRefusedSlowly(t *testing.T) {
+	scheme := newScheme(t)
+	must(t, appsv1.AddToScheme(scheme))
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid, Generation: 2}}
+	r, clock, _ := newReconciler(cluster(t, "a"))
+	attempts, takes := 0, 10*time.Second
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(object).
+		WithIndex(&v1alpha1.TcxProgram{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).
+		WithInterceptorFuncs(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			attempts++
+			clock.Step(takes)
+			return errors.New("failed calling webhook")
+		}}).Build()
+	r.Client, r.Live, r.Revisions = c, c, &steps.History{Client: c, Reader: c, Namespace: "bpfman"}
+	rollout.MarkObject(object)
+	try := func(name types.UID, want int) {
+		t.Helper()
+		other := object.DeepCopy()
+		other.UID = name
+		if is, again := r.revision(t.Context(), ref, other, Summary{Generation: 2}, nil, nil); is != nil || again <= 0 || attempts != want {
+			t.Errorf("%+v after %d attempts, again after %s; want none after %d", is, attempts, again, want)
+		}
+	}
+	try("first", 1)
+	try("second", 1)
+	clock.Step(recordRetry)
+	takes = 10 * time.Millisecond // a quota of a namespace
+	try("third", 2)
+	try("fourth", 3)
 }
 
 // Others than the operator can write ControllerRevisions. What nodes ran is in the status.
