@@ -16,6 +16,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/bpfman/bpfman-operator/hack/rewrite"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
@@ -44,16 +45,9 @@ func run(args []string) error {
 	switch strings.Join(args, " ") {
 	case "write":
 		for _, o := range outputs {
-			text, err := os.ReadFile(o.file)
+			err := rewrite.File(o.file, func(text string) (string, error) { return o.write(text, deploy.Keys()) })
 			if err != nil {
-				return fmt.Errorf("read what lists keys: %w", err)
-			}
-			after, err := o.write(string(text), deploy.Keys())
-			if err != nil {
-				return fmt.Errorf("%s: %w", o.file, err)
-			}
-			if err := os.WriteFile(o.file, []byte(after), 0o644); err != nil { //nolint:gosec // it is in the repository
-				return fmt.Errorf("write what lists keys: %w", err)
+				return err
 			}
 		}
 		return nil

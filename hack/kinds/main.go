@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/bpfman/bpfman-operator/hack/rewrite"
 )
 
 const (
@@ -37,13 +39,13 @@ func run(args []string) error {
 			return fmt.Errorf("write the roles of users: %w", err)
 		}
 		for _, l := range lists {
-			if err := change(l.file, l.rewrite); err != nil {
+			if err := rewrite.File(l.file, l.rewrite); err != nil {
 				return err
 			}
 		}
 		return nil
 	case "chart":
-		return change(chartFile, func(text string) (string, error) { return inChart(text, "config/crd/bases") })
+		return rewrite.File(chartFile, func(text string) (string, error) { return inChart(text, "config/crd/bases") })
 	case "files":
 		fmt.Println(rolesFile, chartFile)
 		for _, l := range lists {
@@ -52,22 +54,4 @@ func run(args []string) error {
 		return nil
 	}
 	return errors.New("usage: kinds lists|chart|files")
-}
-
-func change(file string, with func(string) (string, error)) error {
-	before, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("read what lists kinds: %w", err)
-	}
-	after, err := with(string(before))
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	if after == string(before) {
-		return nil
-	}
-	if err := os.WriteFile(file, []byte(after), 0o644); err != nil { //nolint:gosec // it is in the repository
-		return fmt.Errorf("write what lists kinds: %w", err)
-	}
-	return nil
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command problems writes the tables of docs/status.md from internal/problem. A table follows a line
-// <!-- problems: NAME -->, and ends at the next line that isn't generated. Its working directory is the root of the repository.
+// Command problems writes the tables of docs/status.md from internal/problem. They are between the lines
+// <!-- problems: NAME --> and <!-- end -->. Its working directory is the root of the repository.
 package main
 
 import (
@@ -12,38 +12,24 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bpfman/bpfman-operator/hack/rewrite"
 	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 const page = "docs/status.md"
 
 func main() {
-	if err := run(); err != nil {
+	if err := rewrite.File(page, rewritten); err != nil {
 		fmt.Fprintln(os.Stderr, "problems:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	before, err := os.ReadFile(page)
-	if err != nil {
-		return fmt.Errorf("read the page: %w", err)
-	}
-	after, err := rewrite(string(before))
-	if err != nil {
-		return fmt.Errorf("%s: %w", page, err)
-	}
-	if err := os.WriteFile(page, []byte(after), 0o644); err != nil { //nolint:gosec // it is in the repository
-		return fmt.Errorf("write the page: %w", err)
-	}
-	return nil
-}
-
 // part matches what is generated, between two comments.
 var part = regexp.MustCompile(`(?s)<!-- problems: (\w+) -->\n.*?<!-- end -->`)
 
-// rewrite returns the page with each part written again.
-func rewrite(text string) (string, error) {
+// rewritten returns the page with each part written again.
+func rewritten(text string) (string, error) {
 	var unknown error
 	written := map[string]bool{}
 	text = part.ReplaceAllStringFunc(text, func(match string) string {

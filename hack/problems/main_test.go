@@ -14,16 +14,16 @@ func TestPageIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want, err := rewrite(string(text)); err != nil || string(text) != want {
+	if want, err := rewritten(string(text)); err != nil || string(text) != want {
 		t.Errorf("%s isn't what internal/problem says: run `make generate`: %v", page, err)
 	}
 }
 
 func TestUnknownPart(t *testing.T) {
-	if _, err := rewrite("<!-- problems: others -->\n<!-- end -->"); err == nil {
+	if _, err := rewritten("<!-- problems: others -->\n<!-- end -->"); err == nil {
 		t.Error("a part that nobody writes was accepted")
 	}
-	if _, err := rewrite(""); err == nil {
+	if _, err := rewritten(""); err == nil {
 		t.Error("a page without parts was accepted")
 	}
 }

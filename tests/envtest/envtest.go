@@ -143,14 +143,14 @@ func run(m *testing.M) (code int, err error) {
 	// OpenShift enables it.
 	environment.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	config, err = environment.Start()
-	if err != nil {
-		return 0, fmt.Errorf("start etcd and kube-apiserver of %s: %w", os.Getenv(assetsVariable), err)
-	}
-	defer func() {
+	defer func() { // they also run if the server refuses the definitions
 		if stopErr := environment.Stop(); stopErr != nil {
 			err = errors.Join(err, fmt.Errorf("stop etcd and kube-apiserver: %w", stopErr))
 		}
 	}()
+	if err != nil {
+		return 0, fmt.Errorf("start etcd and kube-apiserver of %s: %w", os.Getenv(assetsVariable), err)
+	}
 	// Tests create many objects. The client must not limit their rate.
 	config.QPS = -1
 	return m.Run(), nil
