@@ -4,8 +4,6 @@
 package problem_test
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -17,7 +15,7 @@ func TestRows(t *testing.T) {
 	named := map[problem.Reason]bool{}
 	for _, section := range problem.Table() {
 		for _, row := range section.Rows {
-			if named[row.Reason] || len(row.Messages)+len(row.Daemon) == 0 || row.ToDo == "" || row.Reason.ToDo() != row.ToDo {
+			if named[row.Reason] || len(row.Messages)+len(row.Daemon) == 0 || row.ToDo == "" {
 				t.Errorf("%+v", row)
 			}
 			named[row.Reason] = true
@@ -27,30 +25,5 @@ func TestRows(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestOf(t *testing.T) {
-	plain := errors.New("plain")
-	missing := problem.NoSuchInterface.Errorf("the node has no interface %s", "eth7")
-	for name, test := range map[string]struct {
-		err  error
-		want problem.Reason
-	}{
-		"none":                        {nil, ""},
-		"nobody said":                 {fmt.Errorf("attach: %w", plain), ""},
-		"wrapped":                     {fmt.Errorf("attach: %w", missing), problem.NoSuchInterface},
-		"joined":                      {errors.Join(plain, missing, problem.InterfaceFull.New("full")), problem.NoSuchInterface},
-		"who wraps it knows better":   {problem.LoadSlow.Errorf("too slow: %w", missing), problem.LoadSlow},
-		"who wraps it knows less":     {problem.StoreUnusable.Unless(fmt.Errorf("read: %w", missing)), problem.NoSuchInterface},
-		"nobody but who wraps it":     {problem.StoreUnusable.Unless(plain), problem.StoreUnusable},
-		"nothing that somebody wraps": {problem.StoreUnusable.Unless(nil), ""},
-	} {
-		if got := problem.Of(test.err); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
-	if missing.Error() != "the node has no interface eth7" || !errors.Is(problem.LoadSlow.Errorf("slow: %w", plain), plain) {
-		t.Errorf("%q", missing)
 	}
 }
