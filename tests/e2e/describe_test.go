@@ -25,6 +25,7 @@ import (
 var (
 	timestamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\S+`)
 	ages       = regexp.MustCompile(`  \d+[smh]\S* `)
+	hashes     = regexp.MustCompile(`Hash: +[0-9a-f]{20}\n`)
 	eventRule  = regexp.MustCompile(`-{2,}`)
 	spaces     = regexp.MustCompile(` +`)
 )
@@ -49,6 +50,9 @@ const described = `Status:
  Idle: 0
  Selected: 1
  Observed Generation: 1
+ Revision:
+ Hash: HASH
+ Number: 1
 Events:
  Type Reason Age From Message
  - - - - -
@@ -80,6 +84,7 @@ func TestDescribe(t *testing.T) {
 		text = "Status:\n" + text
 		text = timestamps.ReplaceAllString(text, "TIME")
 		text = ages.ReplaceAllString(text, "  AGE ")
+		text = hashes.ReplaceAllString(text, "Hash: HASH\n")
 		text = eventRule.ReplaceAllString(text, "-")
 		text = spaces.ReplaceAllString(text, " ")
 		if text != described {
