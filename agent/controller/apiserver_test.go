@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
@@ -34,6 +35,8 @@ type apiServer struct {
 	lists map[string]string
 	// forbidden is a resource that the agent may not read, or "".
 	forbidden string
+	// failing are resources whose reads fail, with these statuses.
+	failing map[string]metav1.Status
 
 	mu      sync.Mutex
 	version int
@@ -49,6 +52,17 @@ func (s *apiServer) listed(resource string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reads[resource]
+}
+
+// fail has reads of a resource fail with a status, or succeed if that is nil.
+func (s *apiServer) fail(resource string, status *metav1.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if status == nil {
+		delete(s.failing, resource)
+		return
+	}
+	s.failing = map[string]metav1.Status{resource: *status}
 }
 
 func (s *apiServer) drop(dropped bool) {
@@ -74,6 +88,11 @@ func (s *apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	if resource[0] == s.forbidden {
 		return respond(request, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"forbidden","reason":"Forbidden","code":403}`), nil
+	}
+	if status, fails := s.failing[resource[0]]; fails {
+		status.Kind, status.APIVersion, status.Status = "Status", "v1", metav1.StatusFailure
+		content, _ := json.Marshal(status) //nolint:errchkjson // a struct of strings and numbers
+		return respond(request, int(status.Code), string(content)), nil
 	}
 	if watch {
 		if request.URL.Query().Get("sendInitialEvents") != "" {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -137,18 +136,13 @@ func (a assignments) governed(ctx context.Context, key program.Key, object v1alp
 	if err := a.awaitPolicies(ctx, key, object); err != nil {
 		return rollout.Unknown, err
 	}
-	// Without an answer, what is known applies.
-	unanswered := rollout.Free
-	if object.GetStatus().Rollout != nil {
-		unanswered = rollout.Unknown
-	}
 	policies, err := a.cluster.RolloutPolicies()
 	unread := (*kinds.UnreadError)(nil)
 	switch {
-	case errors.As(err, &unread) && (unread.Unused || unread.Err != nil):
-		return unanswered, nil //nolint:nilerr // see above
 	case errors.As(err, &unread) && object.GetStatus().Rollout != nil:
-		return rollout.Unknown, nil
+		return rollout.Unknown, nil // a policy matched the object when the status was written
+	case errors.As(err, &unread) && (unread.Unused || apierrors.IsNotFound(unread.Err)):
+		return rollout.Free, nil // there is no policy, or not even their definition
 	case err != nil:
 		return rollout.Unknown, fmt.Errorf("list RolloutPolicies: %w", err)
 	}
@@ -161,7 +155,7 @@ func (a assignments) governed(ctx context.Context, key program.Key, object v1alp
 }
 
 // awaitPolicies returns an error until this node knows the policies that were applied together with a revision. An agent
-// that doesn't watch RolloutPolicies, because there were none, looks for the first one.
+// that doesn't watch RolloutPolicies, because there were none, looks for the first one. If it can't, there could be one.
 func (a assignments) awaitPolicies(ctx context.Context, key program.Key, object v1alpha1.UserObject) error {
 	if object.GetStatus().Rollout != nil {
 		return nil
@@ -174,8 +168,8 @@ func (a assignments) awaitPolicies(ctx context.Context, key program.Key, object 
 		return &waitingError{together - time.Since(since)}
 	}
 	of := v1alpha1.RolloutPolicyKind
-	if err := a.cluster.Kinds.Look(ctx, of.GroupVersionKind(), of.Resource(), since.Add(together)); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "Failed to look for RolloutPolicies; assuming that there are none")
+	if err := a.cluster.Kinds.Look(ctx, of.GroupVersionKind(), of.Resource(), since.Add(together)); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s is new to this node, and waits until it is known whether a RolloutPolicy matches it: %w", key, err)
 	}
 	a.novel.settle(key)
 	return nil

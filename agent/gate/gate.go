@@ -57,7 +57,7 @@ type Gate struct {
 	earlier     Earlier
 	credentials func() (reader.Credentials, error)
 	// unread is the reason why policies aren't known, or nil. If it is set, nothing is
-	// loaded.
+	// loaded or attached.
 	unread error
 	// unknown means that the verdict for a running program is unknown.
 	unknown bool
@@ -118,6 +118,12 @@ func (g *Gate) Admit(ctx context.Context) (report.Judgement, bytecode.Bytecode, 
 // evicted, keeps its links and gets no new ones.
 func (g *Gate) Apply(ctx context.Context, want *plan.Plan, actual []daemon.Program) map[int]report.Judgement {
 	judgements := map[int]report.Judgement{}
+	if g.unread != nil {
+		for n := range want.Loads {
+			closePoints(&want.Loads[n], g.unread.Error())
+		}
+		return judgements
+	}
 	if len(g.policies) == 0 {
 		return judgements
 	}

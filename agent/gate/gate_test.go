@@ -6,6 +6,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -56,7 +57,7 @@ func owned() *program.Owner {
 	return &owner
 }
 
-// Nothing is loaded until the policies are known. Shortly after the agent's start, that isn't a failure.
+// Nothing is loaded until the policies are known, and running programs get no new links. Shortly after the agent's start, that isn't a failure.
 func TestUnknownPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unread := &kinds.UnreadError{}
@@ -69,9 +70,16 @@ func TestUnknownPolicies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		const says = "nothing is loaded or attached until the policies are known: "
 		denied := (*report.PolicyError)(nil)
-		if _, _, err := g.Admit(t.Context()); !errors.As(err, &denied) || denied.Final || !strings.HasPrefix(err.Error(), "nothing is loaded until the policies are known: ") {
+		if _, _, err := g.Admit(t.Context()); !errors.As(err, &denied) || denied.Final || !strings.HasPrefix(err.Error(), says) {
 			t.Errorf("%v", err)
+		}
+		want := plan.Want(*owned(), program.Node{}, nil)
+		running := daemon.Program{ID: 7, Function: "f", OwnerUID: "uid", LoadID: want.Loads[0].ID}
+		g.Apply(t.Context(), &want, []daemon.Program{running})
+		if lack := want.Loads[0].Programs[0].Points[0].Lack; lack == nil || !strings.HasPrefix(lack.Error(), says) || len(want.Evicted) > 0 {
+			t.Errorf("a running program gets links: %v, or is unloaded: %v", lack, want.Evicted)
 		}
 		if got := g.Again(); got != UnreadRetry {
 			t.Errorf("tried again after %s", got)
@@ -121,11 +129,11 @@ func (l *lost) Secret(context.Context, string, string) (*corev1.Secret, error) {
 	return &corev1.Secret{Data: map[string][]byte{"cosign.pub": l.key}}, l.err
 }
 
-// Keys that were read are used while the API server can't be reached. Those that it refuses to return aren't.
+// Keys that were read are used while the API server doesn't return them. Only those that don't exist aren't.
 func TestKeysAreKeptWithoutTheAPIServer(t *testing.T) {
 	const key = `-----BEGIN PUBLIC KEY-----
-MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE6xxb2iLo5ZUd6NIzAV9RrNlGTcZ2
-LQfXEjZBEzDXEzpQ0WgkxIDPgY5kkE5bFUoBf3eSDHLxKg1rRFHUbBDdSA==
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE3RMezxXWgdLjKwXbfi5UBWNRQ5Bg
+PNmALWTcaGLhNTlHiGwCtYZA1VMtWmquGxj0bb9lC4gdf8/WbcLE/ucs6A==
 -----END PUBLIC KEY-----
 `
 	for name, c := range map[string]struct {
@@ -134,6 +142,9 @@ LQfXEjZBEzDXEzpQ0WgkxIDPgY5kkE5bFUoBf3eSDHLxKg1rRFHUbBDdSA==
 	}{
 		"no response":        {&url.Error{Op: "Get", URL: "https://api", Err: context.DeadlineExceeded}, true},
 		"connection refused": {&url.Error{Op: "Get", URL: "https://api", Err: syscall.ECONNREFUSED}, true},
+		"etcd fails":         {&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusInternalServerError, Message: "etcdserver: request timed out"}}, true},
+		"too many requests":  {apierrors.NewTooManyRequests("", 1), true},
+		"forbidden":          {apierrors.NewForbidden(corev1.Resource("secrets"), "keys", nil), true},
 		"deleted":            {apierrors.NewNotFound(corev1.Resource("secrets"), "keys"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,13 +154,16 @@ LQfXEjZBEzDXEzpQ0WgkxIDPgY5kkE5bFUoBf3eSDHLxKg1rRFHUbBDdSA==
 				server := &lost{policies: policies{all: []*v1alpha1.BytecodePolicy{p}}, key: []byte(key)}
 				gates := &Policies{Cluster: server}
 				before, err := gates.compiled(t.Context())
+				if len(before[0].Problems()) > 0 {
+					t.Error(before[0].Problems())
+				}
 				if err != nil {
 					t.Fatal(err)
 				}
 				<-time.After(materialHolds + time.Second)
 				server.err = c.err
 				after, err := gates.compiled(t.Context())
-				if kept := after[0] == before[0]; err != nil || kept != c.kept {
+				if kept := len(after[0].Problems()) == 0; err != nil || kept != c.kept {
 					t.Errorf("kept: %v, %v", kept, err)
 				}
 				server.err = nil

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -76,7 +75,7 @@ func (p *Policies) For(ctx context.Context, owner *program.Owner, earlier Earlie
 	case errors.As(err, &unread) && unread.Err == nil && p.starting():
 		return nil, err
 	case err != nil:
-		g.unread = fmt.Errorf("nothing is loaded until the policies are known: %w", err)
+		g.unread = fmt.Errorf("nothing is loaded or attached until the policies are known: %w", err)
 	default:
 		g.evaluation = policy.Evaluate(all, owner.Subject)
 	}
@@ -93,8 +92,9 @@ func (p *Policies) Offline(owner *program.Owner, image bytecode.Image) *Gate {
 
 type compiledPolicy struct {
 	*policy.Policy
-	version string
-	until   time.Time // zero if it doesn't expire
+	material map[string]policy.Material
+	version  string
+	until    time.Time // zero if it doesn't expire
 }
 
 // starting reports whether the agent has just started.
@@ -122,13 +122,13 @@ func (p *Policies) compiled(ctx context.Context) ([]*policy.Policy, error) {
 	p.known = map[types.UID]compiledPolicy{}
 	var all []*policy.Policy
 	for _, object := range objects {
-		have, ok := old[object.UID]
-		if version := VersionOf(object); !ok || have.version != version || !have.until.IsZero() && time.Now().After(have.until) {
-			compiled, answered := p.compile(ctx, object)
-			if ok && have.version == version && !answered { // what was read last is still the best that is known
-				compiled.Policy = have.Policy
+		have := old[object.UID]
+		if version := VersionOf(object); have.version != version || !have.until.IsZero() && time.Now().After(have.until) {
+			var known map[string]policy.Material
+			if have.version == version { // what was read last is still the best that is known
+				known = have.material
 			}
-			have = compiled
+			have = p.compile(ctx, object, known)
 			have.version = version
 		}
 		p.known[object.UID] = have
@@ -137,21 +137,21 @@ func (p *Policies) compiled(ctx context.Context) ([]*policy.Policy, error) {
 	return all, nil
 }
 
-// compile reads the material of a policy's authorities, and compiles the policy. It reports whether the API server responded.
-func (p *Policies) compile(ctx context.Context, object *v1alpha1.BytecodePolicy) (compiled compiledPolicy, answered bool) {
-	material := policy.ReadMaterial(object, p.material(ctx))
-	compiled.Policy, answered = policy.Compile(object, material), true
-	if secrets, configMaps := policy.References(object); len(secrets)+len(configMaps) == 0 {
-		return compiled, answered
-	}
-	compiled.until = time.Now().Add(materialHolds)
-	for _, m := range material {
-		if m.Err != nil {
-			compiled.until = time.Now().Add(materialLacks)
+// compile reads the material of a policy's authorities, and compiles the policy. For what the API server doesn't return, it
+// uses what is known.
+func (p *Policies) compile(ctx context.Context, object *v1alpha1.BytecodePolicy, known map[string]policy.Material) compiledPolicy {
+	compiled := compiledPolicy{material: policy.ReadMaterial(object, p.material(ctx))}
+	if secrets, configMaps := policy.References(object); len(secrets)+len(configMaps) > 0 {
+		compiled.until = time.Now().Add(materialHolds)
+		for _, m := range compiled.material {
+			if m.Err != nil {
+				compiled.until = time.Now().Add(materialLacks)
+			}
 		}
-		answered = answered && !errors.As(m.Err, new(net.Error)) // of the connection, or of a deadline
 	}
-	return compiled, answered
+	policy.Keep(compiled.material, known)
+	compiled.Policy = policy.Compile(object, compiled.material)
+	return compiled
 }
 
 // material returns a Reader of the Secrets and ConfigMaps in the agent's namespace that the

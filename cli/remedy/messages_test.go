@@ -349,7 +349,7 @@ func TestEachMessageOfOthersHasOneRemedy(t *testing.T) {
 		// The API server.
 		`get pull Secret a/b: secrets "b" not found`,
 		`get pull Secret a/b: secrets "b" is forbidden: User "system:serviceaccount:bpfman:bpfman-daemon" cannot get resource "secrets"`,
-		`nothing is loaded until the policies are known: list BytecodePolicies: bytecodepolicies.bpfman.io is forbidden`,
+		`nothing is loaded or attached until the policies are known: list BytecodePolicies: bytecodepolicies.bpfman.io is forbidden`,
 		// The node.
 		"container bpfman-agent with image x fails: exit code 1: x (worker-1)",
 		"image x: create a file in the store of bytecode: open /var/lib/bpfman/bytecode/new-1: no space left on device",

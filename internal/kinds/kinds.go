@@ -140,13 +140,13 @@ func (k *Kinds) change(gvk schema.GroupVersionKind, change func(*kind)) {
 
 // note records whether the API server can list or watch a kind. It ignores temporary
 // errors, such as a failed connection or an expired watch, because they aren't about the
-// kind.
+// kind. Nor is Unauthorized: the API server needs etcd to check a token.
 func (k *Kinds) note(gvk schema.GroupVersionKind, err error) {
 	status := apierrors.APIStatus(nil)
 	switch {
 	case err == nil:
 	case !errors.As(err, &status), apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err),
-		apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err):
+		apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsUnauthorized(err):
 		return
 	}
 	k.mu.Lock()

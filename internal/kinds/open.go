@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -95,8 +96,9 @@ func (k *Kinds) Find(ctx context.Context, gvk schema.GroupVersionKind, resource 
 	}
 }
 
-// Look opens a kind that is watched on demand if it has an object now. Callers share a check that began after since, even if
-// it failed: a check takes at most two seconds, and then the callers go on.
+// Look opens a kind that is watched on demand if it has an object now. Callers share a check that began after since, and
+// takes at most two seconds. After any error but NotFound, it isn't known whether there are objects: callers share it for
+// another two seconds, and then the next one checks again.
 func (k *Kinds) Look(ctx context.Context, gvk schema.GroupVersionKind, resource string, since time.Time) error {
 	lane := k.looking()
 	select {
@@ -111,7 +113,8 @@ func (k *Kinds) Look(ctx context.Context, gvk schema.GroupVersionKind, resource 
 	var looked time.Time
 	var failed error
 	k.change(gvk, func(s *kind) { looked, failed = s.looked, s.failed })
-	if looked.After(since) {
+	answered := failed == nil || apierrors.IsNotFound(failed)
+	if looked.After(since) && (answered || time.Since(looked) < 2*quickLook) {
 		return failed
 	}
 	now := time.Now()

@@ -5,13 +5,16 @@ package kinds
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,28 +28,35 @@ import (
 // server returns Kinds with an API server that responds with answer to all requests.
 func server(t *testing.T, answer func() (code int, body string)) *Kinds {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	respond := func(request *http.Request) (*http.Response, error) {
 		code, body := answer()
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		fmt.Fprint(w, body)
-	}))
-	t.Cleanup(s.Close)
+		return &http.Response{
+			StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: request,
+		}, nil
+	}
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.Install(scheme); err != nil {
 		t.Fatal(err)
 	}
-	api, err := NewClient(&rest.Config{Host: s.URL}, scheme)
+	api, err := NewClient(&rest.Config{Transport: roundTripper(respond)}, scheme)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &Kinds{Log: logr.Discard(), API: api}
 }
 
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
 const (
 	noItems  = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[]}`
 	oneItem  = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[{"metadata":{"name":"x"}}]}`
 	notFound = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"no definition"}`
+	refused  = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no permission"}`
+	// How an API server returns an error of etcd, which has no reason.
+	etcdFails = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"message":"etcdserver: request timed out"}`
+	tooMany   = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,"message":"try again later"}`
 )
 
 // A kind is opened when the first or a later check finds objects, even if it couldn't
@@ -75,10 +85,7 @@ func TestAKindIsFoundAndOpened(t *testing.T) {
 				}
 				problems, ready := k.State()
 				said = append(said, fmt.Sprint(ready, len(problems)))
-				if looks[n] == notFound {
-					return http.StatusNotFound, notFound
-				}
-				return http.StatusOK, looks[n]
+				return codeOf(looks[n]), looks[n]
 			})
 			k.OnDemand(gvk, func() { opened.Add(1) })
 			k.SetListed(v1alpha1.UserKinds[1].GroupVersionKind(), func() bool { return true })
@@ -99,37 +106,57 @@ func TestAKindIsFoundAndOpened(t *testing.T) {
 	}
 }
 
-// A check is shared by all who ask for one that began after the same time, even if it failed. The first object opens the kind.
+// A check is shared by all who ask for one that began after the same time. One that failed is shared for a moment only, unless
+// the kind doesn't exist: it doesn't say whether there are objects. The first object opens the kind.
 func TestLook(t *testing.T) {
 	kind := v1alpha1.RolloutPolicyKind
 	gvk := kind.GroupVersionKind()
-	var looks, opened atomic.Int32
-	answers := []string{notFound, noItems, oneItem}
-	k := server(t, func() (int, string) {
-		answer := answers[looks.Add(1)-1]
-		if answer == notFound {
-			return http.StatusNotFound, answer
-		}
-		return http.StatusOK, answer
-	})
-	k.OnDemand(gvk, func() { opened.Add(1) })
-	look := func(since time.Time, fails bool, asked int32) {
-		t.Helper()
-		for range 2 {
-			if err := k.Look(t.Context(), gvk, kind.Resource(), since); (err != nil) != fails || looks.Load() != asked {
-				t.Errorf("%v after %d requests, want %d", err, looks.Load(), asked)
-			}
-		}
+	for name, failure := range map[string]string{"etcd fails": etcdFails, "too many requests": tooMany, "no permission": refused} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				looks, opened := 0, 0
+				answers := []string{failure, failure, notFound, noItems, oneItem}
+				k := server(t, func() (int, string) {
+					looks++
+					return codeOf(answers[looks-1]), answers[looks-1]
+				})
+				k.OnDemand(gvk, func() { opened++ })
+				look := func(since time.Time, fails bool, asked int) {
+					t.Helper()
+					<-time.After(time.Millisecond)
+					for range 2 {
+						if err := k.Look(t.Context(), gvk, kind.Resource(), since); (err != nil) != fails || looks != asked {
+							t.Errorf("%v after %d requests, want %d", err, looks, asked)
+						}
+					}
+				}
+				first := time.Now()
+				look(first, true, 1)
+				<-time.After(2 * quickLook)
+				look(first, true, 2) // the same objects try again
+				<-time.After(2 * quickLook)
+				look(first, true, 3)
+				<-time.After(2 * quickLook)
+				look(first, true, 3) // there is no such kind, so no object
+				look(time.Now(), false, 4)
+				<-time.After(2 * quickLook)
+				look(first, false, 4)
+				look(time.Now(), false, 5)
+				if opened != 1 {
+					t.Errorf("it was opened %d times", opened)
+				}
+			})
+		})
 	}
-	first := time.Now()
-	look(first, true, 1)
-	second := time.Now()
-	look(second, false, 2)
-	look(first, false, 2)
-	look(time.Now(), false, 3)
-	if opened.Load() != 1 {
-		t.Errorf("it was opened %d times", opened.Load())
+}
+
+// codeOf returns the HTTP status of an answer.
+func codeOf(answer string) int {
+	var status struct{ Code int }
+	if json.Unmarshal([]byte(answer), &status) == nil && status.Code != 0 {
+		return status.Code
 	}
+	return http.StatusOK
 }
 
 // Kinds that haven't been opened, and optional kinds, don't affect readiness.

@@ -30,6 +30,7 @@ func TestReadiness(t *testing.T) {
 		synced bool
 		err    error
 	}
+	etcd := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: "etcdserver: request timed out"}}
 	good := state{synced: true}
 	for name, test := range map[string]struct {
 		kinds map[string]state // Node is a kind of another API
@@ -45,6 +46,8 @@ func TestReadiness(t *testing.T) {
 		"no kind can be read anymore":       {map[string]state{"Node": good, "XdpProgram": {true, forbidden}}, http.StatusServiceUnavailable, []string{"XdpPrograms"}},
 		"the node can't be read":            {map[string]state{"Node": {err: forbidden}, "XdpProgram": good}, http.StatusServiceUnavailable, []string{"Nodes can't be read"}},
 		"the API server can't be reached":   {map[string]state{"Node": good, "XdpProgram": {true, errors.New("connection refused")}}, http.StatusOK, []string{"ok"}},
+		"etcd fails":                        {map[string]state{"Node": {true, etcd}, "XdpProgram": {true, etcd}}, http.StatusOK, []string{"ok"}},
+		"tokens can't be checked":           {map[string]state{"Node": {true, apierrors.NewUnauthorized("")}, "XdpProgram": {true, apierrors.NewUnauthorized("")}}, http.StatusOK, []string{"ok"}},
 		"a watch has to begin anew, as any": {map[string]state{"Node": good, "XdpProgram": {true, apierrors.NewResourceExpired("too old")}}, http.StatusOK, []string{"ok"}},
 	} {
 		t.Run(name, func(t *testing.T) {

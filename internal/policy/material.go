@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -35,6 +37,17 @@ type Material struct {
 	TrustedRoot string
 	// Err is the reason why the material can't be used.
 	Err error
+	// Unknown means that the Secret or ConfigMap can exist, but wasn't returned, so that the material might be good.
+	Unknown bool
+}
+
+// Keep replaces what isn't known of the material of a policy's authorities by what was known before.
+func Keep(now, before map[string]Material) {
+	for name, m := range now {
+		if former, known := before[name]; m.Unknown && known && former.Err == nil {
+			now[name] = former
+		}
+	}
 }
 
 // Digest returns a hash of the material, sha256:…, for the status of policies. It is
@@ -63,7 +76,8 @@ func ReadMaterial(p *v1alpha1.BytecodePolicy, from Reader) map[string]Material {
 		authority := &p.Spec.Authorities[i]
 		m, err := read(authority, from)
 		if err != nil {
-			m = Material{Err: err}
+			unread := (*unreadError)(nil)
+			m = Material{Err: err, Unknown: errors.As(err, &unread) && !apierrors.IsNotFound(err)}
 		}
 		all[authority.Name] = m
 	}
@@ -116,10 +130,20 @@ func read(a *v1alpha1.BytecodeAuthority, from Reader) (Material, error) {
 	return m, err
 }
 
+// unreadError means that the API server didn't return an object. Only NotFound says something about it.
+type unreadError struct {
+	kind, name string
+	err        error
+}
+
+func (e *unreadError) Error() string { return fmt.Sprintf("read %s %s: %v", e.kind, e.name, e.err) }
+
+func (e *unreadError) Unwrap() error { return e.err }
+
 func secretKeys(ref v1alpha1.AuthorityReference, from Reader) ([]string, error) {
 	data, err := from.Secret(ref.Name)
 	if err != nil {
-		return nil, fmt.Errorf("read Secret %s: %w", ref.Name, err)
+		return nil, &unreadError{"Secret", ref.Name, err}
 	}
 	items := []string{ref.Key}
 	if ref.Key == "" {
@@ -168,7 +192,7 @@ func parseKeys(text []byte) ([]string, error) {
 func readTrustedRoot(ref v1alpha1.AuthorityReference, from Reader) (string, error) {
 	data, err := from.ConfigMap(ref.Name)
 	if err != nil {
-		return "", fmt.Errorf("read ConfigMap %s: %w", ref.Name, err)
+		return "", &unreadError{"ConfigMap", ref.Name, err}
 	}
 	item := cmp.Or(ref.Key, trustedRootsItem)
 	root, found := data[item]

@@ -28,7 +28,7 @@ const (
 var policies = []Row{
 	{
 		Reason:   PoliciesUnknown,
-		Messages: []string{"nothing is loaded until the policies are known"},
+		Messages: []string{"nothing is loaded or attached until the policies are known"},
 		ToDo:     "the agent can't read BytecodePolicies: find the cause in the message, and in the log of the API server. The agent retries",
 	},
 	{

@@ -8,6 +8,7 @@ package policies
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -104,7 +105,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	secrets, configMaps := policy.References(&object)
 	refers := len(secrets)+len(configMaps) > 0
 	if now := r.Clock.Now(); n.material == nil || n.generation != object.Generation || refers && now.Sub(n.readAt) >= materialEvery {
-		n.material, n.generation, n.readAt = policy.ReadMaterial(&object, materialFrom(ctx, r.Live, r.Namespace)), object.Generation, now
+		material := policy.ReadMaterial(&object, materialFrom(ctx, r.Live, r.Namespace))
+		if n.generation == object.Generation {
+			policy.Keep(material, n.material)
+		}
+		n.material, n.generation, n.readAt = material, object.Generation, now
+	}
+	if knowsMore(&object, n.material) {
+		ctrl.LoggerFrom(ctx).Info("The API server doesn't return the keys of a BytecodePolicy; its status stays as it is", "policy", object.Name)
+		r.notes[object.Name] = n
+		return reconcile.Result{RequeueAfter: materialEvery}, nil
 	}
 	var again time.Duration
 	if refers {
@@ -132,6 +142,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	}
 	r.notes[object.Name] = n
 	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// knowsMore reports whether the status of a policy has a key that wasn't returned since the operator started. Without the
+// key, the status would have agents forget it.
+func knowsMore(object *v1alpha1.BytecodePolicy, material map[string]policy.Material) bool {
+	return object.Status.ObservedGeneration == object.Generation &&
+		slices.ContainsFunc(object.Status.Authorities, func(a v1alpha1.BytecodeAuthorityStatus) bool {
+			return a.Digest != "" && material[a.Name].Unknown
+		})
 }
 
 // status returns the wanted status of a policy.

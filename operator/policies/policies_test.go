@@ -6,11 +6,14 @@ package policies
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -105,6 +108,75 @@ func TestStatusOfBytecodePolicies(t *testing.T) {
 				t.Errorf("%d allowed, %d denied, again after %s", s.Allowed, s.Denied, result.RequeueAfter)
 			}
 		})
+	}
+}
+
+const publicKey = `-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE3RMezxXWgdLjKwXbfi5UBWNRQ5Bg
+PNmALWTcaGLhNTlHiGwCtYZA1VMtWmquGxj0bb9lC4gdf8/WbcLE/ucs6A==
+-----END PUBLIC KEY-----
+`
+
+// A key that the API server doesn't return stays in the status, which agents compare with what they have read. That also holds
+// for an operator that has just started. A key that doesn't exist doesn't stay.
+func TestStatusOfKeysThatAreNotReturned(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		kept bool
+	}{
+		"etcd fails":        {&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusInternalServerError, Message: "etcdserver: request timed out"}}, true},
+		"too many requests": {apierrors.NewTooManyRequests("", 1), true},
+		"no response":       {context.DeadlineExceeded, true},
+		"deleted":           {apierrors.NewNotFound(corev1.Resource("secrets"), "key"), false},
+	} {
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, restarts), func(t *testing.T) {
+				policy := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Generation: 3}}
+				policy.Spec.Authorities = []v1alpha1.BytecodeAuthority{{Name: "us", Key: &v1alpha1.AuthorityKey{Secret: &v1alpha1.AuthorityReference{Name: "key"}}}}
+				secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "key"}, Data: map[string][]byte{"cosign.pub": []byte(publicKey)}}
+				server, fails := cluster(t, policy, secret), error(nil)
+				live := interceptor.NewClient(server, interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+						if fails != nil {
+							return fails
+						}
+						return c.Get(ctx, key, o, options...)
+					},
+				})
+				clock := testingclock.NewFakePassiveClock(time.Unix(5000, 0))
+				operator := func() *Reconciler {
+					r := bytecodePolicies(server)
+					r.Live, r.Clock = live, clock
+					return r
+				}
+				r := operator()
+				digest := func() string {
+					clock.SetTime(clock.Now().Add(2 * materialEvery))
+					if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter == 0 {
+						t.Errorf("%+v, %v", result, err)
+					}
+					if err := server.Get(t.Context(), request.NamespacedName, policy); err != nil {
+						t.Fatal(err)
+					}
+					if ready := meta.IsStatusConditionTrue(policy.Status.Conditions, string(v1alpha1.Ready)); ready != (policy.Status.Authorities[0].Digest != "") {
+						t.Errorf("the status is %+v", policy.Status)
+					}
+					return policy.Status.Authorities[0].Digest
+				}
+				before := digest()
+				fails = c.err
+				if restarts {
+					r = operator()
+				}
+				if kept := digest() == before; before == "" || kept != c.kept {
+					t.Errorf("the digest of the key was %q, and is kept: %v", before, kept)
+				}
+				fails = nil
+				if digest() != before {
+					t.Errorf("the status is %+v", policy.Status)
+				}
+			})
+		}
 	}
 }
 

@@ -336,6 +336,6 @@ func kindOf(name string) v1alpha1.Kind[v1alpha1.UserObject] {
 			return k
 		}
 	}
-	// The kinds of Refs come from the same table.
+	// The kinds of objects' Refs come from the same table. What reports name isn't an object.
 	panic("status: not a user kind: " + name)
 }

@@ -196,7 +196,7 @@ func TestFailuresInPods(t *testing.T) {
 	of := ref
 	of.Namespace = "tenant"
 	x, begin = inStep(t, inPods)
-	x.owners[uid].ref = of
+	x.objects[uid].ref = of
 	begin(1)
 	changing(t, x, Changing{Failed: 1, Names: []string{"a: no free slot"}})
 }

@@ -28,10 +28,13 @@ type Ref struct {
 // Index contains what is known about nodes, user objects, and BpfPrograms, with a summary for each user object.
 // Each method that changes the index returns the user objects whose summary changed.
 type Index struct {
-	mu     sync.Mutex
-	nodes  map[string]*node
-	owners map[types.UID]*owner
-	agents int
+	mu    sync.Mutex
+	nodes map[string]*node
+	// owners contains what reports are about, which includes deleted objects, and objects that only exist in a forged report.
+	// objects contains the user objects among them, by UID.
+	owners  map[reports.Owner]*owner
+	objects map[types.UID]*owner
+	agents  int
 	// order counts what this process learns about nodes and steps of rollouts.
 	order uint64
 }
@@ -64,15 +67,15 @@ func (n *node) runsAgent() bool {
 
 // NewIndex returns an empty index.
 func NewIndex() *Index {
-	return &Index{nodes: map[string]*node{}, owners: map[types.UID]*owner{}}
+	return &Index{nodes: map[string]*node{}, owners: map[reports.Owner]*owner{}, objects: map[types.UID]*owner{}}
 }
 
 // Summary returns the state of a user object. ok is false if the index doesn't know the object.
 func (x *Index) Summary(uid types.UID) (summary Summary, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	o := x.owners[uid]
-	if o == nil || !o.known {
+	o := x.objects[uid]
+	if o == nil {
 		return Summary{}, false
 	}
 	summary = o.summary()
@@ -84,15 +87,14 @@ func (x *Index) Summary(uid types.UID) (summary Summary, ok bool) {
 func (x *Index) knows(uid types.UID) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	o := x.owners[uid]
-	return o != nil && o.known
+	return x.objects[uid] != nil
 }
 
 // SetOwner adds or updates a user object.
 func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	o := x.owner(ref, uid)
+	o := x.owner(reports.Owner{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, UID: uid})
 	if o.known && sameOwner(o.Owner, spec) {
 		return nil
 	}
@@ -100,6 +102,7 @@ func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 		x.seeStep(o, spec.Rollout)
 	}
 	o.Owner, o.known = spec, true
+	x.objects[uid] = o
 	if spec.Rollout != nil {
 		o.canaries = rollout.Canaries(spec.Rollout.Canaries)
 	}
@@ -132,13 +135,14 @@ func sameOwner(a, b Owner) bool {
 func (x *Index) DeleteOwner(uid types.UID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if o := x.owners[uid]; o != nil {
+	if o := x.objects[uid]; o != nil {
+		delete(x.objects, uid)
 		o.known, o.Owner = false, Owner{}
 		o.rolloutOrder, o.stepOrder = 0, 0
 		for _, r := range o.nodes {
 			o.update(r.node, func(*nodeState) {})
 		}
-		x.forgetOwner(uid)
+		x.forgetOwner(o)
 	}
 }
 
@@ -150,7 +154,7 @@ func (x *Index) SetReport(p *reports.Report) []Ref {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	o := x.owner(Ref{Kind: of.Kind, NamespacedName: types.NamespacedName{Namespace: of.Namespace, Name: of.Name}}, of.UID)
+	o := x.owner(of)
 	label := p.Node.Value().Label
 	return changed(o, o.update(x.node(label, label), func(r *nodeState) { r.put(p) }))
 }
@@ -159,14 +163,14 @@ func (x *Index) SetReport(p *reports.Report) []Ref {
 func (x *Index) DeleteReport(p *reports.Report) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	uid, label := p.Owner.Value().UID, p.Node.Value().Label
-	o := x.owners[uid]
+	label := p.Node.Value().Label
+	o := x.owners[p.Owner.Value()]
 	if o == nil {
 		return nil
 	}
 	n := x.node(label, label)
 	refs := changed(o, o.update(n, func(r *nodeState) { r.remove(p.Name) }))
-	x.forgetOwner(uid)
+	x.forgetOwner(o)
 	x.forgetNode(n)
 	return refs
 }
@@ -176,7 +180,7 @@ func (x *Index) DeleteReport(p *reports.Report) []Ref {
 func (x *Index) Misses(p *reports.Report) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	o := x.owners[p.Owner.Value().UID]
+	o := x.owners[p.Owner.Value()]
 	if o == nil || !o.known {
 		return false
 	}
@@ -281,19 +285,19 @@ func (x *Index) node(key, name string) *node {
 	return n
 }
 
-func (x *Index) owner(ref Ref, uid types.UID) *owner {
-	o := x.owners[uid]
+func (x *Index) owner(id reports.Owner) *owner {
+	o := x.owners[id]
 	if o == nil {
-		o = newOwner(ref, uid)
-		x.owners[uid] = o
+		o = newOwner(id)
+		x.owners[id] = o
 	}
 	return o
 }
 
 // forgetOwner removes an owner without an object and BpfPrograms.
-func (x *Index) forgetOwner(uid types.UID) {
-	if o := x.owners[uid]; !o.known && len(o.nodes) == 0 {
-		delete(x.owners, uid)
+func (x *Index) forgetOwner(o *owner) {
+	if !o.known && len(o.nodes) == 0 {
+		delete(x.owners, o.id)
 	}
 }
 

@@ -308,7 +308,42 @@ func TestLongNodeNames(t *testing.T) {
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 }
 
-// Objects that are removed leave nothing behind, in any order of removal.
+// A report that claims to be about an object, but names another one, doesn't affect the object, no matter which is first.
+func TestReportInTheNameOfAnotherObject(t *testing.T) {
+	owner := reports.Owner{Kind: ref.Kind, Name: ref.Name, UID: uid}
+	for name, claim := range map[string]reports.Owner{
+		"another kind":      {Kind: "NoSuchKind", Name: ref.Name, UID: uid},
+		"another name":      {Kind: ref.Kind, Name: "other", UID: uid},
+		"another namespace": {Kind: ref.Kind, Name: ref.Name, Namespace: "tenant", UID: uid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := cluster(t, "a")
+			forged := program("a", "p-a", 1, v1alpha1.BpfProgCondNotLoaded, "forged")
+			forged.Owner = unique.Make(claim)
+			for range 2 { // before and after the object
+				if refs := x.SetReport(forged); len(refs) > 0 {
+					t.Errorf("it changed %v", refs)
+				}
+				if refs := x.SetOwner(ref, uid, everywhere(1)); len(refs) > 0 && refs[0] != ref {
+					t.Errorf("the object is %v", refs)
+				}
+				check(t, x, "1/0/0 NotYetLoaded: Attached on 0 of 1 selected node, waiting for a")
+			}
+			genuine := program("a", "p-a", 1, v1alpha1.BpfProgCondLoaded, "")
+			genuine.Owner = unique.Make(owner)
+			if refs := x.SetReport(genuine); !slices.Equal(refs, []Ref{ref}) {
+				t.Errorf("the object is %v", refs)
+			}
+			check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+			x.DeleteReport(forged)
+			check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+			if known := x.Known(); !slices.Equal(known, []Ref{ref}) {
+				t.Errorf("the objects are %v", known)
+			}
+		})
+	}
+}
+
 // A report without a controller concerns no object.
 func TestReportWithoutAnOwner(t *testing.T) {
 	x := NewIndex()
@@ -319,6 +354,7 @@ func TestReportWithoutAnOwner(t *testing.T) {
 	}
 }
 
+// Objects that are removed leave nothing behind, in any order of removal.
 func TestForgets(t *testing.T) {
 	steps := []func(*Index){
 		func(x *Index) { x.DeleteOwner(uid) },
@@ -333,7 +369,7 @@ func TestForgets(t *testing.T) {
 		for _, i := range order {
 			steps[i](x)
 		}
-		if len(x.nodes) > 0 || len(x.owners) > 0 || x.agents != 0 {
+		if len(x.nodes) > 0 || len(x.owners)+len(x.objects) > 0 || x.agents != 0 {
 			t.Errorf("order %v leaves %d nodes, %d owners, %d agents", order, len(x.nodes), len(x.owners), x.agents)
 		}
 	}

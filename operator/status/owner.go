@@ -76,8 +76,8 @@ type nodeState struct {
 // any number of nodes: it subtracts the old report from the sum, and adds the new one.
 type owner struct {
 	Owner
-	ref     Ref
-	uid     types.UID
+	id      reports.Owner
+	ref     Ref // the same without the UID
 	known   bool
 	nodes   map[string]*nodeState
 	sum     Summary
@@ -97,12 +97,12 @@ type owner struct {
 
 const treeDegree = 16
 
-func newOwner(ref Ref, uid types.UID) *owner {
+func newOwner(id reports.Owner) *owner {
 	byNode := func(a, b *nodeState) bool { return a.node.key < b.node.key }
 	stalledFirst := func(a, b *nodeState) bool { return a.stalled && !b.stalled || a.stalled == b.stalled && byNode(a, b) }
 	failingFirst := func(a, b *nodeState) bool { return a.progress > b.progress || a.progress == b.progress && byNode(a, b) }
 	return &owner{
-		ref: ref, uid: uid,
+		id: id, ref: Ref{Kind: id.Kind, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}},
 		nodes:   map[string]*nodeState{},
 		waiting: btree.NewG(treeDegree, byNode),
 		failing: btree.NewG(treeDegree, stalledFirst),
@@ -124,7 +124,7 @@ func (o *owner) update(n *node, change func(*nodeState)) bool {
 	r.matching = o.Selector != nil && n.exists && o.Selector.Matches(n.labels)
 	r.selected = r.matching && n.runsAgent()
 	r.lost = r.matching && !n.reachable
-	r.changes = o.Rollout == nil || rollout.Changes(o.Rollout, rollout.Position(o.uid, n.name, n.labels, o.canaries))
+	r.changes = o.Rollout == nil || rollout.Changes(o.Rollout, rollout.Position(o.id.UID, n.name, n.labels, o.canaries))
 	r.outcome, r.reason, r.stalled, r.reported = o.judge(r)
 	r.progress, r.trouble = o.progress(r)
 	o.count(r, +1)

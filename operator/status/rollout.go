@@ -273,10 +273,8 @@ func (x *Index) Known() []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var refs []Ref
-	for _, o := range x.owners {
-		if o.known {
-			refs = append(refs, o.ref)
-		}
+	for _, o := range x.objects {
+		refs = append(refs, o.ref)
 	}
 	return refs
 }
@@ -315,7 +313,7 @@ func (x *Index) Positions(uid types.UID, canaries labels.Selector) []int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var all []int64
-	if o := x.owners[uid]; o != nil {
+	if o := x.objects[uid]; o != nil {
 		for _, r := range o.nodes {
 			if r.selected {
 				all = append(all, rollout.Position(uid, r.node.name, r.node.labels, canaries))

@@ -328,7 +328,7 @@ func TestPoliciesThatCannotBeRead(t *testing.T) {
 	n.mu.Unlock()
 	n.startAgent()
 	n.create(n.tracepoint("unread-new", "f", "a/y"))
-	n.says("unread-new", v1alpha1.BpfProgCondPolicyDenied, "nothing is loaded until the policies are known: ")
+	n.says("unread-new", v1alpha1.BpfProgCondPolicyDenied, "nothing is loaded or attached until the policies are known: ")
 	n.wantLoads("unread-running")
 	n.mu.Lock()
 	n.unreadable = ""
