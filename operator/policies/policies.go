@@ -104,12 +104,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	}
 	secrets, configMaps := policy.References(&object)
 	refers := len(secrets)+len(configMaps) > 0
-	if now := r.Clock.Now(); n.material == nil || n.generation != object.Generation || refers && now.Sub(n.readAt) >= materialEvery {
-		material := policy.ReadMaterial(&object, materialFrom(ctx, r.Live, r.Namespace))
-		if n.generation == object.Generation {
-			policy.Keep(material, n.material)
-		}
-		n.material, n.generation, n.readAt = material, object.Generation, now
+	if n.material == nil || n.generation != object.Generation || refers && r.Clock.Since(n.readAt) >= materialEvery {
+		r.read(ctx, &object, &n)
 	}
 	if knowsMore(&object, n.material) {
 		ctrl.LoggerFrom(ctx).Info("The API server doesn't return the keys of a BytecodePolicy; its status stays as it is", "policy", object.Name)
@@ -142,6 +138,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	}
 	r.notes[object.Name] = n
 	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// read reads the material of a policy. What isn't returned stays as it was.
+func (r *Reconciler) read(ctx context.Context, object *v1alpha1.BytecodePolicy, n *note) {
+	now, material := r.Clock.Now(), policy.ReadMaterial(object, materialFrom(ctx, r.Live, r.Namespace))
+	if n.generation == object.Generation {
+		policy.Keep(material, n.material)
+	}
+	n.material, n.generation, n.readAt = material, object.Generation, now
 }
 
 // knowsMore reports whether the status of a policy has a key that wasn't returned since the operator started. Without the

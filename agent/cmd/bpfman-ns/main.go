@@ -20,14 +20,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/internal/containerfs"
 	"github.com/bpfman/bpfman-operator/internal/uprobe"
 )
 
@@ -41,29 +43,36 @@ type request struct {
 	returns       bool   // run when the function returns
 }
 
-// The limits of one call. The agent waits longer for the daemon. A binary with all debug symbols takes
-// a fraction of the memory.
-const (
-	timeLimit   = 10 * time.Second
-	memoryLimit = 512 << 20 // bytes
-)
+// memoryLimit is the limit of a worker, in bytes. A binary with all debug symbols takes a fraction of it.
+const memoryLimit = 512 << 20
 
 func main() {
-	// A read from a file system that the container's owner serves can take forever.
-	time.AfterFunc(timeLimit, func() { fail(fmt.Errorf("not done after %s", timeLimit)) })
+	if os.Args[0] == workerName {
+		if err := work(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := uprobe.Clear(uprobe.Dir); err != nil {
 		fmt.Fprintln(os.Stderr, "bpfman-ns:", err)
 	}
-	err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: memoryLimit, Max: memoryLimit})
-	if err == nil {
-		var r request
-		if r, err = parse(os.Args[1:]); err == nil {
-			err = r.attach()
-		}
-	}
-	if err != nil {
+	if err := supervise(os.Args[1:]); err != nil {
 		fail(err)
 	}
+}
+
+// work handles a request. It runs in the worker.
+func work(args []string) error {
+	runtime.LockOSThread() // so that a process that waits in the kernel isn't a zombie with another thread
+	if err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: memoryLimit, Max: memoryLimit}); err != nil {
+		return fmt.Errorf("limit the memory: %w", err)
+	}
+	r, err := parse(args)
+	if err != nil {
+		return err
+	}
+	return r.attach()
 }
 
 // fail prints the error to the daemon's log, and leaves it for the agent, because the daemon doesn't return it.
@@ -102,11 +111,11 @@ func (r request) attach() (err error) {
 		return fmt.Errorf("open program %s: %w", r.program, err)
 	}
 	defer func() { err = errors.Join(err, program.Close()) }()
-	root, err := unix.Open(processFile(r.container, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := containerfs.Open(processDir(r.container))
 	if err != nil {
-		return fmt.Errorf("open the root directory of process %d: %w", r.container, err)
+		return fmt.Errorf("process %d of the container: %w", r.container, err)
 	}
-	defer func() { err = errors.Join(err, unix.Close(root)) }()
+	defer func() { err = errors.Join(err, root.Close()) }()
 	target, err := r.resolve(root)
 	if err != nil {
 		return err
@@ -132,12 +141,12 @@ var libraryDirs = []string{"/lib64", "/usr/lib64", "/lib/*-linux-gnu", "/usr/lib
 
 // resolve finds the path of a library by its name: that of the file that the container's
 // process has mapped or, if there is none, one in the usual directories.
-func (r request) resolve(root int) (string, error) {
+func (r request) resolve(root *containerfs.Root) (string, error) {
 	if filepath.IsAbs(r.target) {
 		return r.target, nil
 	}
 	library := regexp.MustCompile("^" + regexp.QuoteMeta(strings.TrimSuffix(r.target, ".so")) + `[-.0-9]*\.so[.0-9]*$`)
-	maps, err := os.ReadFile(processFile(r.container, "maps"))
+	maps, err := os.ReadFile(filepath.Join(processDir(r.container), "maps"))
 	if err != nil {
 		return "", fmt.Errorf("read what the container's process %d has mapped: %w", r.container, err)
 	}
@@ -157,7 +166,7 @@ func (r request) resolve(root int) (string, error) {
 
 // find returns the first file with a matching name in a directory of the container, or "". The first
 // * in the directory's path stands for any name.
-func find(root int, directory string, name *regexp.Regexp) string {
+func find(root *containerfs.Root, directory string, name *regexp.Regexp) string {
 	parent, rest, pattern := strings.Cut(directory, "*")
 	for _, entry := range entries(root, parent) {
 		switch {
@@ -173,12 +182,16 @@ func find(root int, directory string, name *regexp.Regexp) string {
 }
 
 // entries returns the sorted names in a directory of the container, without those that can't be read.
-func entries(root int, directory string) []string {
-	fd, err := unix.Openat2(root, directory, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+func entries(root *containerfs.Root, directory string) []string {
+	found, err := root.Find(directory)
 	if err != nil {
 		return nil
 	}
-	dir := os.NewFile(uintptr(fd), directory)
+	defer func() { _ = unix.Close(found) }()
+	dir, err := os.OpenFile(descriptor(uintptr(found)), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil
+	}
 	names, _ := dir.Readdirnames(-1)
 	_ = dir.Close()
 	slices.Sort(names)
@@ -188,8 +201,8 @@ func entries(root int, directory string) []string {
 // openFile opens a regular file of the container. It resolves symbolic links in the container's
 // root, and doesn't open anything else: the open of a named pipe waits for a writer. Of a volume with
 // maps, a map is a regular file, but the kernel ends its reader only after it has printed an element.
-func openFile(root int, path string) (*os.File, error) {
-	found, err := unix.Openat2(root, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+func openFile(root *containerfs.Root, path string) (*os.File, error) {
+	found, err := root.Find(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the caller says which file
 	}
@@ -228,14 +241,14 @@ func (r request) attachTo(file *os.File, program *ebpf.Program) (link.Link, erro
 	return attach(r.function, program, options)
 }
 
-// processFile returns the path of a file of a process on the host. The DaemonSet mounts
+// processDir returns the directory of a process on the host. The DaemonSet mounts
 // the host's /proc at /host/proc.
-func processFile(pid int, name string) string {
+func processDir(pid int) string {
 	for _, proc := range []string{"/host/proc", "/proc"} {
-		path := filepath.Join(proc, fmt.Sprint(pid), name)
+		path := filepath.Join(proc, strconv.Itoa(pid))
 		if _, err := os.Lstat(path); err == nil {
 			return path
 		}
 	}
-	return filepath.Join("/proc", fmt.Sprint(pid), name)
+	return filepath.Join("/proc", strconv.Itoa(pid))
 }

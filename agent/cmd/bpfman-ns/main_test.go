@@ -15,11 +15,12 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/internal/containerfs"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // container returns the root of a container in which its owner created files that a uprobe's target can be.
-func container(t *testing.T) (dir string, root int) {
+func container(t *testing.T) (dir string, root *containerfs.Root) {
 	t.Helper()
 	dir = t.TempDir()
 	outside := filepath.Join(filepath.Dir(dir), "outside")
@@ -44,11 +45,11 @@ func container(t *testing.T) (dir string, root int) {
 	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := containerfs.At(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unix.Close(root) })
+	t.Cleanup(func() { _ = root.Close() })
 	return dir, root
 }
 
@@ -143,7 +144,7 @@ func TestMappedLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Munmap(mapping) }()
-	if got, err := (request{target: "libmapped", container: os.Getpid()}).resolve(-1); err != nil || got != path {
+	if got, err := (request{target: "libmapped", container: os.Getpid()}).resolve(nil); err != nil || got != path {
 		t.Errorf("%q, %v, want %q", got, err, path)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/dirents"
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/agent/inspector/process"
+	"github.com/bpfman/bpfman-operator/internal/containerfs"
 	"github.com/bpfman/bpfman-operator/internal/kubelet"
 )
 
@@ -48,15 +49,15 @@ type Pins struct {
 // file identifies a file as long as it exists.
 type file struct {
 	device, inode uint64
-	changed       unix.Timespec
+	changed       unix.StatxTimestamp
 }
 
 // directory is a directory with its state. The state changes when a file is added or
 // removed.
 type directory struct {
-	// root is the root of the process that path is of.
-	root, path string
-	is         file
+	// process is the directory in /proc of the process that path is of.
+	process, path string
+	is            file
 }
 
 // NewPins returns Pins that are empty until the first scan.
@@ -73,36 +74,29 @@ func (p *Pins) Changed() bool {
 
 // now returns the state of the directory that is at the path now.
 func (d directory) now() (file, error) {
-	in, err := unix.Open(d.root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	in, err := containerfs.Open(d.process)
 	if err != nil {
-		return file{}, fmt.Errorf("open %s: %w", d.root, err)
+		return file{}, err //nolint:wrapcheck // it says what was opened
 	}
-	defer unix.Close(in)
-	dir, err := openIn(in, d.path, unix.O_PATH)
+	defer in.Close()
+	dir, err := in.Cached(d.path)
 	if err != nil {
-		return file{}, err
+		return file{}, fmt.Errorf("open %s: %w", d.path, err)
 	}
 	defer unix.Close(dir)
-	var stat unix.Stat_t
-	if err := unix.Fstat(dir, &stat); err != nil {
+	is, _, err := status(dir)
+	if err != nil {
 		return file{}, fmt.Errorf("stat %s: %w", d.path, err)
 	}
-	return identify(&stat), nil
+	return is, nil
 }
 
-// openIn opens a directory below an open one. A container can have created what is on the way, so it follows no links.
-func openIn(root int, path string, flags uint64) (int, error) {
-	dir, err := unix.Openat2(root, strings.TrimPrefix(path, "/"), &unix.OpenHow{
-		Flags: flags | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return -1, fmt.Errorf("open %s: %w", path, err)
-	}
-	return dir, nil
-}
-
-func identify(stat *unix.Stat_t) file {
-	return file{uint64(stat.Dev), stat.Ino, stat.Ctim} //nolint:unconvert // 32 bits on some architectures
+// status returns the identity and the type of an open file, as far as the kernel knows them. It asks no file system, because
+// a container can serve one.
+func status(fd int) (is file, mode uint16, err error) {
+	var s unix.Statx_t
+	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_CTIME, &s)
+	return file{unix.Mkdev(s.Dev_major, s.Dev_minor), s.Ino, s.Ctime}, s.Mode & unix.S_IFMT, err //nolint:wrapcheck // the caller says which file
 }
 
 // Scan reads the BPF file systems of mount namespaces, each once, the host's first. It
@@ -184,24 +178,31 @@ func (w *walk) limit(ofPod bool) int {
 // mount reads a file system. A container can have created its files, so mount follows no
 // links, and reads only from a BPF file system.
 func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod bool) error {
-	root := filepath.Join(w.pins.proc, strconv.Itoa(namespace.PID), "root")
-	in, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("open the root of process %d: %w", namespace.PID, err)
-	}
-	defer unix.Close(in)
-	dir, err := openIn(in, mount.Mountpoint, unix.O_RDONLY)
+	process := filepath.Join(w.pins.proc, strconv.Itoa(namespace.PID))
+	in, err := containerfs.Open(process)
 	if err != nil {
 		return fmt.Errorf("process %d: %w", namespace.PID, err)
 	}
-	defer unix.Close(dir)
-	var of unix.Statfs_t
-	if err := unix.Fstatfs(dir, &of); err != nil || uint32(of.Type) != unix.BPF_FS_MAGIC { //nolint:gosec // a magic number
-		return nil // something else was mounted in its place
+	defer in.Close()
+	found, err := in.Cached(mount.Mountpoint)
+	if served := (*containerfs.ServedError)(nil); errors.As(err, &served) {
+		return nil // something was mounted in its way
 	}
+	if err != nil {
+		return fmt.Errorf("process %d: open %s: %w", namespace.PID, mount.Mountpoint, err)
+	}
+	defer unix.Close(found)
+	if kind, err := in.Type(found); err != nil || kind != "bpf" {
+		return nil //nolint:nilerr // something else was mounted in its place
+	}
+	dir, err := unix.Open("/proc/thread-self/fd/"+strconv.Itoa(found), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("process %d: open %s: %w", namespace.PID, mount.Mountpoint, err)
+	}
+	defer unix.Close(dir)
 	limit := w.limit(ofPod)
 	w.place, w.depth, w.left = namespace.Place, 0, limit
-	err = w.directory(dir, root, mount.Mountpoint)
+	err = w.directory(dir, process, mount.Mountpoint)
 	if ofPod {
 		w.leftOfPods -= limit - w.left
 	}
@@ -214,16 +215,16 @@ func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod b
 // errCrowded means that a file system has more files than are read.
 var errCrowded = errors.New("too many files")
 
-// directory reads an open directory. path is its path below root.
-func (w *walk) directory(dir int, root, path string) error {
-	var stat unix.Stat_t
-	if err := unix.Fstat(dir, &stat); err != nil {
+// directory reads an open directory. path is its path in the mount namespace of a process.
+func (w *walk) directory(dir int, process, path string) error {
+	is, _, err := status(dir)
+	if err != nil {
 		return fmt.Errorf("stat %s: %w", path, err)
 	}
-	w.pins.directories = append(w.pins.directories, directory{root, path, identify(&stat)})
+	w.pins.directories = append(w.pins.directories, directory{process, path, is})
 	var entries []string
 	var failures []error
-	err := dirents.Each(dir, func(name string) bool {
+	err = dirents.Each(dir, func(name string) bool {
 		if w.left == 0 {
 			failures = append(failures, errCrowded)
 			return false
@@ -236,31 +237,31 @@ func (w *walk) directory(dir int, root, path string) error {
 		return fmt.Errorf("list %s: %w", path, err)
 	}
 	for _, name := range entries {
-		if err := w.entry(dir, uint64(stat.Dev), root, path, name); err != nil && !ended(err) { //nolint:unconvert // as above
+		if err := w.entry(dir, is.device, process, path, name); err != nil && !ended(err) {
 			failures = append(failures, err)
 		}
 	}
 	return errors.Join(failures...)
 }
 
-func (w *walk) entry(dir int, device uint64, root, parent, name string) error {
+func (w *walk) entry(dir int, device uint64, process, parent, name string) error {
 	path := filepath.Join(parent, name)
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	defer unix.Close(fd)
-	var stat unix.Stat_t
-	if err := unix.Fstat(fd, &stat); err != nil {
+	is, mode, err := status(fd)
+	if err != nil {
 		return fmt.Errorf("stat %s: %w", path, err)
 	}
-	if uint64(stat.Dev) != device { //nolint:unconvert // as above
+	if is.device != device {
 		return nil // another file system is mounted on it, and is read separately
 	}
 	self := "/proc/thread-self/fd/" + strconv.Itoa(fd)
-	switch stat.Mode & unix.S_IFMT {
+	switch mode {
 	case unix.S_IFREG:
-		return w.file(self, path, identify(&stat))
+		return w.file(self, path, is)
 	case unix.S_IFDIR:
 		if w.depth >= maxDepth {
 			return fmt.Errorf("%s: more than %d directories deep", path, maxDepth)
@@ -272,7 +273,7 @@ func (w *walk) entry(dir int, device uint64, root, parent, name string) error {
 		defer unix.Close(sub)
 		w.depth++
 		defer func() { w.depth-- }()
-		return w.directory(sub, root, path)
+		return w.directory(sub, process, path)
 	}
 	return nil
 }

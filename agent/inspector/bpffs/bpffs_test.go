@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/process"
 	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
@@ -70,6 +71,51 @@ func TestCrowdedVolume(t *testing.T) {
 	}
 	if below(pins, quiet) != 1 || below(pins, host) != 1 {
 		t.Errorf("of others, %d and %d pins are known", below(pins, quiet), below(pins, host))
+	}
+}
+
+// A pod that serves a file system in the way of a volume, or in it, and doesn't answer, doesn't make the inspector wait. Others'
+// pins stay known.
+func TestVolumeInAServedFileSystem(t *testing.T) {
+	root := sandbox.Root(t)
+	behind, within, over, quiet := volume(t, root, "11111111"), volume(t, root, "22222222"), volume(t, root, "33333333"), volume(t, root, "44444444")
+	inside := filepath.Join(within, "inside")
+	if err := os.Mkdir(inside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	own := []process.Namespace{{PID: os.Getpid()}}
+	pins := NewPins("/proc")
+	if err := pins.Scan(own); err != nil || len(pins.All) != 4 {
+		t.Fatalf("%d pins, %v", len(pins.All), err)
+	}
+	done := make(chan error, 2)
+	await := func(what string) {
+		t.Helper()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s waits for a server that doesn't answer", what)
+		}
+	}
+	asked := []<-chan uint32{
+		sandbox.MountSilentFUSE(t, inside),
+		sandbox.MountSilentFUSE(t, over),
+		sandbox.MountSilentFUSE(t, filepath.Join(root, "pods/11111111/volumes")), // in the way
+	}
+	go func() { pins.Changed(); done <- nil }()
+	await("the look for changes")
+	go func() { done <- pins.Scan(own) }()
+	await("the scan")
+	if below(pins, quiet) != 1 || below(pins, within) != 1 || below(pins, behind)+below(pins, over) > 0 {
+		t.Errorf("the pins are %+v", pins.All)
+	}
+	for _, operations := range asked {
+		if len(operations) > 0 {
+			t.Errorf("a server was asked: operation %d", <-operations)
+		}
 	}
 }
 

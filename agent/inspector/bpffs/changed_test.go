@@ -17,11 +17,19 @@ import (
 func TestChangedFollowsNoLinks(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "volumes", "maps")
-	var stat unix.Stat_t
-	if err := errors.Join(os.MkdirAll(dir, 0o700), unix.Stat(dir, &stat)); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	pins := &Pins{directories: []directory{{root, "/volumes/maps", identify(&stat)}}}
+	open, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(open)
+	is, _, err := status(open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pins := &Pins{directories: []directory{{"/proc/self", dir, is}}}
 	if pins.Changed() {
 		t.Error("it has changed")
 	}

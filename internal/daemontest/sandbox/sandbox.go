@@ -128,9 +128,15 @@ func Run(tb testing.TB, name string, user *syscall.Credential, fault Fault, args
 // running.
 func Start(tb testing.TB, name string, args ...string) *exec.Cmd {
 	tb.Helper()
+	return start(tb, Command(tb, name, args...))
+}
+
+// Command returns a command that runs a child.
+func Command(tb testing.TB, name string, args ...string) *exec.Cmd {
+	tb.Helper()
 	command := exec.CommandContext(tb.Context(), "/proc/self/exe", args...)
 	command.Env = append(os.Environ(), envChild+"="+name, envFault+"=0,0")
-	return start(tb, command)
+	return command
 }
 
 // StartBinary starts a program. At the end of the test, the program is killed if it is
