@@ -154,6 +154,15 @@ const (
 	Stalled State = "Stalled"
 )
 
+// Reasons of the condition Ready of an object that is attached nowhere, because nothing matches. It is Ready, as a
+// DaemonSet without nodes is, and becomes attached when something appears that matches.
+const (
+	// NothingSelected means that the object selects no node that runs an agent.
+	NothingSelected = "NothingSelected"
+	// NothingMatched means that the selected nodes have no container or interface that matches.
+	NothingMatched = "NothingMatched"
+)
+
 // maxStateMessage is the maximum length of the message of the conditions about the state,
 // in bytes. The first condition has all of it.
 const maxStateMessage = 1024

@@ -73,7 +73,7 @@ type TcxProgramStatus struct {
 // +kubebuilder:resource:scope=Cluster,shortName=tcxprog,categories=bpfman
 // +kubebuilder:printcolumn:name="BpfFunctionName",type=string,JSONPath=`.spec.bpffunctionname`
 // +kubebuilder:printcolumn:name="NodeSelector",type=string,JSONPath=`.spec.nodeselector`
-// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
 // +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
 // +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.nodes.idle`
@@ -174,7 +174,7 @@ type TcxNsProgramSpec struct {
 // +kubebuilder:resource:scope=Namespaced,shortName=tcxnsprog,categories=bpfman
 // +kubebuilder:printcolumn:name="BpfFunctionName",type=string,JSONPath=`.spec.bpffunctionname`
 // +kubebuilder:printcolumn:name="NodeSelector",type=string,JSONPath=`.spec.nodeselector`
-// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
 // +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
 // +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.nodes.idle`

@@ -46,6 +46,9 @@ func (p Palette) Doubtful(s string) string { return p.color("33", s) }
 // Good colors what is as specified.
 func (p Palette) Good(s string) string { return p.color("32", s) }
 
+// Idle colors what is as specified, and does nothing.
+func (p Palette) Idle(s string) string { return p.color("36", s) }
+
 func (p Palette) color(code, s string) string {
 	if !p {
 		return s

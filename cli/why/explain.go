@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/remedy"
+	"github.com/bpfman/bpfman-operator/internal/nearest"
 	"github.com/bpfman/bpfman-operator/internal/userobject"
 )
 
@@ -112,7 +114,7 @@ func describe(f Facts) Object {
 	common, status := f.Object.GetAppCommon(), f.Object.GetStatus()
 	o := Object{
 		Kind: f.Kind, Namespace: f.Object.GetNamespace(), Name: f.Object.GetName(), Deleting: f.Object.GetDeletionTimestamp() != nil,
-		NodeSelector: metav1.FormatLabelSelector(&common.NodeSelector), Bytecode: BytecodeOf(f.Object),
+		NodeSelector: metav1.FormatLabelSelector(&common.NodeSelector), Bytecode: BytecodeOf(f.Object), State: NotReported,
 	}
 	if len(common.NodeSelector.MatchLabels)+len(common.NodeSelector.MatchExpressions) == 0 {
 		o.NodeSelector = ""
@@ -120,6 +122,10 @@ func describe(f Facts) Object {
 	if len(status.Conditions) > 0 {
 		c := status.Conditions[0]
 		o.Status, o.Since, o.Message = c.Reason, c.LastTransitionTime, c.Message
+		if ready := meta.FindStatusCondition(status.Conditions, string(v1alpha1.Ready)); ready != nil {
+			o.Status = ready.Reason
+		}
+		o.State = stateOf(c, status.Nodes)
 	}
 	o.Stale = status.ObservedGeneration > 0 && status.ObservedGeneration != f.Object.GetGeneration()
 	return o
@@ -224,7 +230,7 @@ func solution(reason, message string) string {
 	if match := lacksInterface.FindStringSubmatch(message); match != nil {
 		return fmt.Sprintf("the program is attached once interface %s appears: to attach it to %s, name that in interfaceselector.interfaces, or set interfaceselector.primarynodeinterface to true", match[1], match[2])
 	}
-	if name := nearest(message); name != "" {
+	if name := meant(message); name != "" {
 		return fmt.Sprintf("set bpffunctionname to %s, or to another function that the message lists", name)
 	}
 	return remedy.For(reason, message)
@@ -242,41 +248,14 @@ var lacksInterface = regexp.MustCompile(`the node has no interface (\S+); its pr
 // lacksFunction matches the agent's message about a function that isn't in the bytecode (agent/reader/object).
 var lacksFunction = regexp.MustCompile(`it has no function (\S+); its functions are (.+)$`)
 
-// nearest returns the function in a message about a missing one whose name is the most similar. It returns an empty
+// meant returns the function in a message about a missing one whose name is the most similar. It returns an empty
 // string for other messages, and if no name is similar.
-func nearest(message string) string {
+func meant(message string) string {
 	match := lacksFunction.FindStringSubmatch(message)
 	if match == nil {
 		return ""
 	}
-	best, least := "", len(match[1])/2+1
-	for name := range strings.SplitSeq(match[2], ", ") {
-		if d := distance(match[1], name); d < least {
-			best, least = name, d
-		}
-	}
-	return best
-}
-
-// distance returns the Levenshtein distance of two names.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return nearest.Name(match[1], strings.SplitSeq(match[2], ", "))
 }
 
 func programOf(report v1alpha1.ProgramObject) Program {

@@ -71,6 +71,7 @@ func BriefOf(kind string, o v1alpha1.UserObject, conflicts []Conflict) Brief {
 	return b
 }
 
+// stateOf returns the state of an object by its first condition and the counts of its nodes.
 func stateOf(first metav1.Condition, nodes *v1alpha1.NodeCounts) State {
 	switch v1alpha1.ProgramConditionType(first.Type) {
 	case v1alpha1.ProgramReconcileError, v1alpha1.ProgramDeleteError:
@@ -99,12 +100,12 @@ func BriefOfPolicy(kind, name string, conditions []metav1.Condition) Brief {
 
 // attention reports whether something is wrong, or could be.
 func (b Brief) attention() bool {
-	return slices.Contains([]State{Failed, NotReported, RollingOut}, b.State) || len(b.Conflicts) > 0
+	return b.State != Attached || len(b.Conflicts) > 0
 }
 
 // Sort sorts the objects by their states, the most severe first.
 func (o *Overview) Sort() {
-	order := []State{Failed, NotReported, RollingOut, Attached, Idle}
+	order := []State{Failed, NotReported, RollingOut, Idle, Attached}
 	slices.SortFunc(o.Objects, func(a, b Brief) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State)), -cmp.Compare(len(a.Conflicts), len(b.Conflicts)),
@@ -116,10 +117,10 @@ func (o *Overview) Sort() {
 // Print prints the objects that need attention, and counts the others. If all is set, it lists these too.
 func (o *Overview) Print(w io.Writer, all bool) error {
 	var out strings.Builder
-	fine := map[State]int{}
+	fine := 0
 	for _, b := range o.Objects {
 		if !b.attention() && !all {
-			fine[b.State]++
+			fine++
 			continue
 		}
 		b.print(&out, terminal.Colors(w))
@@ -127,12 +128,8 @@ func (o *Overview) Print(w io.Writer, all bool) error {
 	switch {
 	case len(o.Objects) == 0:
 		out.WriteString("There are no objects of bpfman.\n")
-	case fine[Attached] > 0 || fine[Idle] > 0:
-		fmt.Fprintf(&out, "As specified: %d of %s", fine[Attached]+fine[Idle], counted(len(o.Objects), "object"))
-		if fine[Idle] > 0 {
-			fmt.Fprintf(&out, ", of which %d have nothing to attach to", fine[Idle])
-		}
-		out.WriteString(". To list them, use -o wide.\n")
+	case fine > 0:
+		fmt.Fprintf(&out, "As specified: %d of %s. To list them, use -o wide.\n", fine, counted(len(o.Objects), "object"))
 	}
 	if len(o.Daemons) > 0 {
 		fmt.Fprintf(&out, "Daemon: %s.\n", terminal.Line(o.Daemons.String()))

@@ -41,7 +41,9 @@ type Object struct {
 	// NodeSelector is the selector in kubectl's syntax. It is empty if all nodes are selected.
 	NodeSelector string `json:"nodeSelector"`
 	Deleting     bool   `json:"deleting,omitempty"`
-	// Status is the reason of the condition. Since is the time of its last transition. Message is the operator's
+	// State is the state of the object on all nodes, as its status has it.
+	State State `json:"state"`
+	// Status is the reason of the condition Ready. Since is the time of its last transition. Message is the operator's
 	// summary.
 	Status  string      `json:"status"`
 	Since   metav1.Time `json:"since,omitzero"`

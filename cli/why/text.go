@@ -32,7 +32,7 @@ func (s State) shown(colors terminal.Palette) string {
 	case Attached:
 		return colors.Good(words[s])
 	case Idle:
-		return words[s]
+		return colors.Idle(words[s])
 	default:
 		return colors.Doubtful(words[s])
 	}

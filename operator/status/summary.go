@@ -97,8 +97,22 @@ func (s Summary) Conditions() []metav1.Condition {
 	conditions := state.Conditions(condition.Condition(message))
 	for i := range conditions {
 		conditions[i].ObservedGeneration = s.Generation
+		if nowhere := s.nowhere(); state == v1alpha1.Ready && nowhere != "" && conditions[i].Type == string(v1alpha1.Ready) {
+			conditions[i].Reason = nowhere
+		}
 	}
 	return conditions
+}
+
+// nowhere returns the reason of an object's condition Ready if the object is attached nowhere, or "".
+func (s Summary) nowhere() string {
+	switch {
+	case s.Selected == 0:
+		return v1alpha1.NothingSelected
+	case s.Attached == 0:
+		return v1alpha1.NothingMatched
+	}
+	return ""
 }
 
 // Condition returns the type of the object's first condition, and its message.

@@ -122,6 +122,31 @@ func TestMessageIsBounded(t *testing.T) {
 	}
 }
 
+// An object that is attached nowhere, because nothing matches, is Ready, and says so.
+func TestNothingMatchedIsNotAttached(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		summary Summary
+		reason  string
+	}{
+		"attached":                          {Summary{Agents: 1, Matching: 1, Selected: 1, Attached: 1}, "ReconcileSuccess"},
+		"attached on one, idle on another":  {Summary{Agents: 2, Matching: 2, Selected: 2, Attached: 1, Idle: 1}, "ReconcileSuccess"},
+		"idle on all":                       {Summary{Agents: 2, Matching: 2, Selected: 2, Idle: 2}, "NothingMatched"},
+		"no node matches":                   {Summary{Agents: 2}, "NothingSelected"},
+		"no agent runs where it would":      {Summary{Agents: 2, Matching: 1, WithoutAgent: []string{"a"}}, "NothingSelected"},
+		"idle on one, failed on another":    {Summary{Agents: 2, Matching: 2, Selected: 2, Idle: 1, Failed: 1}, "ReconcileError"},
+		"idle on one, not reported by some": {Summary{Agents: 2, Matching: 2, Selected: 2, Idle: 1, Waiting: 1}, "ProgramsNotYetLoaded"},
+	} {
+		conditions := test.summary.Conditions()
+		if ready := conditions[1]; ready.Type != "Ready" || ready.Reason != test.reason {
+			t.Errorf("%s: %+v, want the reason %s", name, ready, test.reason)
+		}
+		if ready := conditions[1].Status == metav1.ConditionTrue; ready != (conditions[0].Reason == "ReconcileSuccess") {
+			t.Errorf("%s: Ready is %t, and the first condition is %+v", name, ready, conditions[0])
+		}
+	}
+}
+
 // kstatus reads these conditions beside upstream's.
 func TestConditionsForTools(t *testing.T) {
 	halted := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutHalted}

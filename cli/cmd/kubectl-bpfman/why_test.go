@@ -150,7 +150,7 @@ func overview() []client.Object {
 	return append(everything(), late, policy, staged,
 		in(&v1alpha1.XdpProgram{}, "", "fine", success, v1alpha1.NodeCounts{Selected: 2, Attached: 2}),
 		in(&v1alpha1.XdpProgram{}, "", "counter", success, v1alpha1.NodeCounts{Selected: 2, Attached: 2}),
-		in(&v1alpha1.UprobeNsProgram{}, "acme", "idle", success, v1alpha1.NodeCounts{Selected: 2, Idle: 2}),
+		in(&v1alpha1.UprobeNsProgram{}, "acme", "idle", v1alpha1.ProgramReconcileSuccess.Condition("Attached on 0 of 2 selected nodes; nothing to attach to on one (no container matches), two (no container matches)"), v1alpha1.NodeCounts{Selected: 2, Idle: 2}),
 		in(&v1alpha1.TcxNsProgram{}, "acme", "typo", v1alpha1.ProgramReconcileError.Condition("Failed on 1 node: one: attach to eth9 ingress: the node has no interface eth9"), v1alpha1.NodeCounts{Selected: 1, Failed: 1}),
 	)
 }
@@ -179,7 +179,9 @@ func namespaced() []client.Object {
 		{Type: v1alpha1.ProgTypeUprobe, Uprobe: &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: "enter"}, FunctionName: "malloc", Target: "libc", Containers: pods}},
 		{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: "leave"}, FunctionName: "malloc", Target: "libc", Containers: pods}},
 	}
-	o.Status.Conditions = []metav1.Condition{v1alpha1.ProgramReconcileSuccess.Condition("Attached on 0 of 2 selected nodes; nothing to attach to on one (no container matches), two (no container matches)")}
+	o.Status.ObservedGeneration, o.Status.Nodes = 1, &v1alpha1.NodeCounts{Selected: 2, Idle: 2}
+	o.Status.Conditions = v1alpha1.Ready.Conditions(v1alpha1.ProgramReconcileSuccess.Condition("Attached on 0 of 2 selected nodes; nothing to attach to on one (no container matches), two (no container matches)"))
+	o.Status.Conditions[1].Reason = v1alpha1.NothingMatched
 	none := v1alpha1.BpfProgCondNoContainersOnNode.Condition()
 	pod := func(name, node string) *corev1.Pod {
 		return &corev1.Pod{

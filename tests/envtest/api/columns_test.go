@@ -23,8 +23,8 @@ import (
 // What kubectl shows of each kind, in order: the columns, after a bar those of
 // -o wide, and the cells of an object that has every field.
 var columns = map[string][2]string{
-	"BpfApplication":    {"Name NodeSelector Status Selected Attached Idle Failed Age |", `{} ReconcileSuccess 3 2 0 1 |`},
-	"BpfNsApplication":  {"Name NodeSelector Status Selected Attached Idle Failed Age |", `{} ReconcileSuccess 3 2 0 1 |`},
+	"BpfApplication":    {"Name NodeSelector Status Selected Attached Idle Failed Age |", `{} NothingMatched 3 0 3 0 |`},
+	"BpfNsApplication":  {"Name NodeSelector Status Selected Attached Idle Failed Age |", `{} NothingMatched 3 0 3 0 |`},
 	"BpfProgram":        {"Name Type Status Node Age | ProgramId", `tcx bpfmanLoaded node-1 | 7`},
 	"BpfNsProgram":      {"Name Type Status Node Age | ProgramId", `tcx bpfmanLoaded node-1 | 7`},
 	"FentryProgram":     {programColumns + " FunctionName", programCells + ` do_unlinkat`},
@@ -43,7 +43,7 @@ var columns = map[string][2]string{
 
 const (
 	programColumns = "Name BpfFunctionName NodeSelector Status Selected Attached Idle Failed Age |"
-	programCells   = `f {} ReconcileSuccess 3 2 0 1 |`
+	programCells   = `f {} NothingMatched 3 0 3 0 |`
 )
 
 // Fields that the minimal object lacks, and a column shows.
@@ -56,8 +56,10 @@ var shown = map[string]string{
 }
 
 const (
-	userStatus = `{"nodes":{"selected":3,"attached":2,"failed":1},"conditions":[{"type":"ReconcileSuccess","reason":"ReconcileSuccess",` +
-		`"status":"True","message":"m","lastTransitionTime":"2026-01-02T03:04:05Z"}]}`
+	// The column Status is the reason of the condition Ready.
+	userStatus = `{"nodes":{"selected":3,"attached":0,"idle":3,"failed":0},"conditions":[{"type":"ReconcileSuccess","reason":"ReconcileSuccess",` +
+		`"status":"True","message":"m","lastTransitionTime":"2026-01-02T03:04:05Z"},` +
+		`{"type":"Ready","reason":"NothingMatched","status":"True","message":"m","lastTransitionTime":"2026-01-02T03:04:05Z"}]}`
 	programStatus = `{"node":"node-1","programid":7,"conditions":[` + loaded + `]}`
 )
 

@@ -51,12 +51,14 @@ function Totals(props: { view: views.Cluster; usage?: views.Usage }) {
   const used = Object.values(props.usage?.programs ?? {});
   const cpu = used.reduce((sum, u) => sum + u.cpu, 0);
   const failing = nodes["failed"] ?? 0;
+  const [tone, summary] = objects["Failed"] ? ["bad", `${count(objects["Failed"])} failed`]
+    : objects["Idle"] ? ["idle", `${count(objects["Idle"])} with nothing to attach to`] : ["", `${count(objects["Attached"] ?? 0)} as specified`];
   return (
     <ul class="totals" aria-label="Totals">
       <li><strong>{count(all)}</strong> <span>node{all === 1 ? "" : "s"}</span>
         <small class={failing ? "bad" : ""}>{failing ? `${count(failing)} with a failure` : `${count((nodes["healthy"] ?? 0) + (nodes["unmatched"] ?? 0))} healthy`}</small></li>
       <li><strong>{count(declared)}</strong> <span>object{declared === 1 ? "" : "s"}</span>
-        <small class={objects["Failed"] ? "bad" : ""}>{objects["Failed"] ? `${count(objects["Failed"])} failed` : `${count((objects["Attached"] ?? 0) + (objects["Idle"] ?? 0))} as specified`}</small></li>
+        <small class={tone}>{summary}</small></li>
       <li><strong>{count(programs)}</strong> <span>program{programs === 1 ? "" : "s"}</span>
         <small>{count(bpfman)} of bpfman</small></li>
       <li><strong>{count(conflicts)}</strong> <span>conflict{conflicts === 1 ? "" : "s"}</span>
@@ -96,7 +98,7 @@ function Filters(props: { query: URLSearchParams; choices: views.Choices }) {
   );
 }
 
-const healths = ["failed", "notready", "conflict", "unknown", "unmatched", "healthy"];
+const healths = ["failed", "notready", "conflict", "unknown", "unmatched", "idle", "healthy"];
 
 /** NodeMap shows one cell for each node. The more nodes, the smaller the cells. */
 export function NodeMap(props: { cells: { name: string; health: string; why?: string; bpfman?: number; others?: number }[]; totals: Record<string, number>; title?: string }) {
@@ -156,11 +158,9 @@ function Programs(props: { rows: views.Row[]; usage?: views.Usage; problem?: str
   );
 }
 
-const healthy = ["Attached", "Idle"];
-
 function Objects(props: { objects: views.Brief[] }) {
   const [all, setAll] = useState(false);
-  const worrying = props.objects.filter((o) => !healthy.includes(o.state) || o.conflicts || o.rollout === "Paused" || o.rollout === "Halted");
+  const worrying = props.objects.filter((o) => o.state !== "Attached" || o.conflicts || o.rollout === "Paused" || o.rollout === "Halted");
   const shown = all ? props.objects : worrying;
   const fine = props.objects.length - worrying.length;
   return (

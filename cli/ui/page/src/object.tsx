@@ -18,7 +18,7 @@ export function ObjectView(props: { route: Route }) {
   const object = `${kind.toLowerCase()}/${name}${namespace ? " -n " + namespace : ""}`;
   const commands = [`why ${object}`, `maps ${object}`, `top ${object}`];
   if (view?.rollout) commands.push(`rollout status ${object}`, `rollout history ${object}`);
-  const state = view && (view.nodes[0]?.state ?? (view.page.object.status ? "Attached" : "NotReported"));
+  const state = view && (view.nodes[0]?.state ?? view.page.object.state);
   return (
     <main>
       <h1><span class="kind">{kind}</span> {namespace && namespace + "/"}{name} {state && <State state={state} />}</h1>
@@ -55,7 +55,7 @@ export function ObjectView(props: { route: Route }) {
 /** loaded is the message of the condition of a program about which there is nothing to say. */
 const loaded = "Successfully loaded bpfProgram";
 
-const healths: Record<string, string> = { Failed: "failed", NotReported: "unknown", NoAgent: "notready", Outdated: "conflict", RollingOut: "unmatched", Left: "unmatched", Idle: "unmatched", Attached: "healthy" };
+const healths: Record<string, string> = { Failed: "failed", NotReported: "unknown", NoAgent: "notready", Outdated: "conflict", RollingOut: "unmatched", Left: "unmatched", Idle: "idle", Attached: "healthy" };
 
 interface Group {
   names: string[];

@@ -23,13 +23,13 @@ export function Section(props: { title: string; note?: ComponentChildren; childr
 const tones: Record<string, string> = {
   failed: "bad", Failed: "bad", Halted: "bad", Undone: "bad", Denied: "bad", NotReported: "doubt", NoAgent: "doubt", Outdated: "doubt", Left: "doubt",
   conflict: "doubt", notready: "off", unknown: "off", Warned: "doubt", Unknown: "doubt", Attached: "good", healthy: "good", Allowed: "good", Complete: "good",
-  RollingOut: "busy", Progressing: "busy", Paused: "busy",
+  RollingOut: "busy", Progressing: "busy", Paused: "busy", Idle: "idle", idle: "idle",
 };
 
 /** stateWords are the names of states for readers, as kubectl bpfman why prints them. */
 export const stateWords: Record<string, string> = {
   Failed: "failed", NotReported: "not reported yet", RollingOut: "rolling out", NoAgent: "no agent", Outdated: "not up to date", Left: "no longer selected",
-  Idle: "nothing to attach to", Attached: "attached", notready: "not ready", conflict: "needs a look", unmatched: "without a match",
+  Idle: "nothing to attach to", Attached: "attached", idle: "nothing to attach to", notready: "not ready", conflict: "needs a look", unmatched: "without a match",
 };
 
 export function State(props: { state: string }) {
