@@ -64,6 +64,7 @@ manifests: $(LOCALBIN)/controller-gen generate-deepcopy ## Generate definitions 
 	go run ./hack/keys write
 	$(GENERATE) $< crd paths=./v1alpha1 output:crd:dir=../config/crd/bases
 	go run ./hack/kinds chart
+	go run ./hack/kinds definitions
 
 # The order matters: informers need clients and listers.
 .PHONY: generate

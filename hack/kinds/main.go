@@ -6,6 +6,7 @@
 //
 //	kinds lists   the roles of users, and the lists in manifests, definitions, and documentation
 //	kinds chart   the definitions that Artifact Hub shows, from config/crd/bases
+//	kinds definitions   the schemas that kubectl bpfman validate checks, from config/crd/bases
 //	kinds files   nothing: it prints the names of these files
 //
 // Its working directory is the root of the repository.
@@ -46,12 +47,14 @@ func run(args []string) error {
 		return nil
 	case "chart":
 		return rewrite.File(chartFile, func(text string) (string, error) { return inChart(text, "config/crd/bases") })
+	case "definitions":
+		return writeDefinitions("config/crd/bases")
 	case "files":
-		fmt.Println(rolesFile, chartFile)
+		fmt.Println(rolesFile, chartFile, definitionsFile)
 		for _, l := range lists {
 			fmt.Println(l.file)
 		}
 		return nil
 	}
-	return errors.New("usage: kinds lists|chart|files")
+	return errors.New("usage: kinds lists|chart|definitions|files")
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
-// exitLoss is the exit code if --strict prevents a conversion.
-const exitLoss = 2
+// exitFound is the exit code if --strict prevents a conversion, or if an object isn't valid.
+const exitFound = 2
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -37,9 +37,9 @@ func main() {
 	stop()
 	switch {
 	case err == nil:
-	case errors.Is(err, errLoss):
+	case errors.Is(err, errLoss), errors.Is(err, errInvalid):
 		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(exitLoss)
+		os.Exit(exitFound)
 	default:
 		fmt.Fprintln(os.Stderr, "error:", terminal.Text(err.Error()))
 		os.Exit(1)
@@ -72,6 +72,7 @@ func root(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Co
 		topCommand(streams, connect),
 		traceCommand(streams, connect),
 		uiCommand(streams, connect),
+		validateCommand(streams, connect),
 		versionCommand(streams, connect),
 		whyCommand(streams, connect),
 	)

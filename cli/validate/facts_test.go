@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package validate
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/bpfman/bpfman-operator/agent/reader/object"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// What an object names is compared with what the bytecode has, once for all platforms.
+func TestFunctions(t *testing.T) {
+	t.Parallel()
+	o := &v1alpha1.TcxProgram{}
+	o.Spec.BpfFunctionName = "tcx_statz"
+	o.Spec.GlobalData = v1alpha1.GlobalData{"sampling": {1}, "samplin": {1}}
+	content := object.Object{
+		Programs: []object.Program{{Name: "tcx_stats"}, {Name: "xdp_stats"}},
+		Globals:  []object.Variable{{Name: "sampling", Type: "u32", Size: 4}},
+	}
+	r := &Result{Kind: "TcxProgram", Object: o}
+	r.Compare(Facts{Objects: []object.Object{content, content}})
+	want := []string{
+		"spec.bpffunctionname: the bytecode has no function tcx_statz; its functions are tcx_stats, xdp_stats; did you mean tcx_stats?",
+		"spec.globaldata: the bytecode has no global variable samplin; did you mean sampling?",
+		"spec.globaldata.sampling has 1 bytes, and the variable 4",
+	}
+	if !slices.Equal(r.Errors, want) || len(r.Warnings) > 0 {
+		t.Errorf("%q %q", r.Errors, r.Warnings)
+	}
+	o.Spec.BpfFunctionName, o.Spec.GlobalData = "xdp_stats", nil
+	content.Programs[1].Unsupported = "it has 70 arguments"
+	r = &Result{Kind: "TcxProgram", Object: o}
+	r.Compare(Facts{Objects: []object.Object{content}})
+	if want := []string{"spec.bpffunctionname: function xdp_stats can't be loaded: it has 70 arguments"}; !slices.Equal(r.Errors, want) {
+		t.Errorf("%q", r.Errors)
+	}
+}
