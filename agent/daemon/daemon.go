@@ -9,6 +9,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,8 +33,8 @@ func OnConnect(ctx context.Context, conn *grpc.ClientConn, f func()) {
 	}
 }
 
-// Error is a failed call of the daemon. Its text is for the user's object. It
-// contains the attempted operation and its target, and the daemon's message.
+// Error is a failed call of the daemon. Its text is for the user's object: in its first line, the cause, and
+// the attempted operation and its target. The log of the kernel's verifier follows, if there is one.
 type Error struct {
 	Op    string
 	Cause error
@@ -42,14 +43,23 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
+	var cause, log string
 	switch s := status.Convert(e.Cause); s.Code() {
 	case codes.Unavailable:
-		return e.Op + ": the bpfman daemon can't be reached: " + s.Message()
+		cause = "the bpfman daemon can't be reached: " + s.Message()
 	case codes.DeadlineExceeded:
-		return e.Op + ": the bpfman daemon didn't answer in time"
+		cause = "the bpfman daemon didn't answer in time"
 	default:
-		return e.Op + ": " + s.Message()
+		cause, log = inWords(s.Message())
 	}
+	text := e.Op + ": " + cause
+	if what, loads := strings.CutPrefix(e.Op, "load "); loads { // what was loaded can be long, and has digests
+		text = cause + ", when loading " + what
+	}
+	if log != "" {
+		text += "\n" + log
+	}
+	return text
 }
 
 // SpeaksOtherAPI reports whether an error comes from a daemon that isn't supported.

@@ -25,11 +25,11 @@ func TestErrorText(t *testing.T) {
 	for name, c := range map[string]struct{ cause, want string }{
 		"its words": {
 			"An error occurred. Program 7 does not exist or was not created by bpfman",
-			"attach to lo: An error occurred. Program 7 does not exist or was not created by bpfman",
+			"attach to lo: Program 7 does not exist or was not created by bpfman",
 		},
 		"of a list": {
 			`one or more programs failed to load: [BpfFunctionNameNotValid("absent")]`,
-			`attach to lo: one or more programs failed to load: [BpfFunctionNameNotValid("absent")]`,
+			`attach to lo: the object has no function absent`,
 		},
 		"a status in a status": {
 			`status: Aborted, message: "failed to parse proceed_on", details: [], metadata: MetadataMap { headers: {} }`,

@@ -582,11 +582,11 @@ func TestOperationsAreNamed(t *testing.T) {
 	image := request(owner, "a", "b", "c", "d", "e", "f", "g")
 	image.Metadata[v1alpha1.MetadataImage] = "quay.io/x"
 	for want, err := range map[string]error{
-		"load f from file /x.o: no":                              i.Load(t.Context(), request(owner, "f")),
-		"load a, b, c, d, e and 2 more from image quay.io/x: no": i.Load(t.Context(), image),
-		"attach to lo ingress: no":                               i.Attach(t.Context(), 7, point("lo ingress")),
-		"detach link 8: no":                                      i.Detach(t.Context(), 7, 8),
-		"unload program 7: no":                                   i.Unload(t.Context(), 7),
+		"no, when loading f from file /x.o":                              i.Load(t.Context(), request(owner, "f")),
+		"no, when loading a, b, c, d, e and 2 more from image quay.io/x": i.Load(t.Context(), image),
+		"attach to lo ingress: no":                                       i.Attach(t.Context(), 7, point("lo ingress")),
+		"detach link 8: no":                                              i.Detach(t.Context(), 7, 8),
+		"unload program 7: no":                                           i.Unload(t.Context(), 7),
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)

@@ -45,22 +45,23 @@ func TestFailingFunctionsAreNamed(t *testing.T) {
 		texts []string
 		want  string
 	}{
-		"one":                   {[]string{rejection(declares("count_11"), 3000)}, "load 20 functions, of which count_11 fails, from image quay.io/"},
-		"two":                   {[]string{rejection(declares("count_11"), 3000), rejection(declares("count_1"), 3000)}, "load 20 functions, of which count_11, count_1 fail, from image"},
+		"one":                   {[]string{rejection(declares("count_11"), 3000)}, "loading 20 functions, of which count_11 fails, from image quay.io/"},
+		"two":                   {[]string{rejection(declares("count_11"), 3000), rejection(declares("count_1"), 3000)}, "loading 20 functions, of which count_11, count_1 fail, from image"},
 		"many":                  {[]string{rejection(declares("count_1"), 1), rejection(declares("count_2"), 1), rejection(declares("count_3"), 1), rejection(declares("count_4"), 1)}, "of which count_1, count_2, count_3 and 1 more fail, from"},
 		"a declaration follows": {[]string{rejection("arg#0 reference type('UNKNOWN ') size cannot be determined: -22\n"+declares("count_7"), 9)}, "of which count_7 fails, from"},
 		"by a macro":            {[]string{rejection("0: R1=ctx() R10=fp0\n; int BPF_PROG(count_7, struct sock *sk) @ count.bpf.c:9\n", 9)}, "of which count_7 fails, from"},
-		"none is named":         {[]string{rejection("0: R1=ctx() R10=fp0\n; return count_77; @ count.bpf.c:13\n", 9)}, "load count_0, count_1, count_2, count_3, count_4 and 15 more from image"},
+		"none is named":         {[]string{rejection("0: R1=ctx() R10=fp0\n; return count_77; @ count.bpf.c:13\n", 9)}, "loading count_0, count_1, count_2, count_3, count_4 and 15 more from image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := "one or more programs failed to load: [" + strings.Join(c.texts, ", ") + "]"
 			err := namingFailed(request, &daemon.Error{Op: op, Cause: status.Error(codes.FailedPrecondition, text)})
 			const limit = 600 // of a failure in the status of the user's object
-			if got := shorten.Middle(err.Error(), limit); !strings.Contains(got, c.want) || !strings.Contains(got, verdict) {
+			first, _, _ := strings.Cut(err.Error(), "\n")
+			if got := shorten.Middle(first, limit); !strings.Contains(got, c.want) || !strings.HasPrefix(got, "the kernel's verifier refuses the program: R0 min value is outside of the allowed memory range") {
 				t.Errorf("no %q or no verdict in %q", c.want, got)
 			}
 			refused := (*daemon.Error)(nil)
-			if !errors.As(err, &refused) || !refused.Permanent() || !strings.HasSuffix(err.Error(), text) {
+			if !errors.As(err, &refused) || !refused.Permanent() || !strings.Contains(err.Error(), verdict) {
 				t.Error("the error lost its cause")
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/nearest"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -89,9 +90,13 @@ func missing(request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 	case len(have) == 0:
 		return nil
 	case len(lacking) > 0:
-		return fmt.Errorf("load from image %s: it has no function %s; its functions are %s", found.Reference, strings.Join(lacking, ", "), some(have))
+		meant := ""
+		if name := nearest.Name(lacking[0], slices.Values(have)); name != "" {
+			meant = " (did you mean " + name + "?)"
+		}
+		return fmt.Errorf("the bytecode has no function %s%s; its functions are %s, when loading from image %s", strings.Join(lacking, ", "), meant, some(have), found.Reference)
 	case len(unusable) > 0:
-		return fmt.Errorf("load from image %s: %s", found.Reference, strings.Join(unusable, "; "))
+		return fmt.Errorf("%s, when loading from image %s", strings.Join(unusable, "; "), found.Reference)
 	}
 	return nil
 }

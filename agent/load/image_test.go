@@ -273,12 +273,12 @@ func TestMissingFunctions(t *testing.T) {
 		unusable, want string // the first function's reason
 	}{
 		"all there":      {[]string{"f", "g"}, []string{"g"}, "", ""},
-		"one is missing": {[]string{"f", "g"}, []string{"f", "h"}, "", "load from image " + imageURL + ": it has no function h; its functions are f, g"},
-		"two":            {[]string{"f"}, []string{"a", "f", "h"}, "", "load from image " + imageURL + ": it has no function a, h; its functions are f"},
-		"unusable":       {[]string{"f", "g"}, []string{"f", "g"}, "it has the wrong type", "load from image " + imageURL + ": function f can't be loaded: it has the wrong type"},
+		"one is missing": {[]string{"f", "g"}, []string{"f", "h"}, "", "the bytecode has no function h; its functions are f, g, when loading from image " + imageURL},
+		"two":            {[]string{"f"}, []string{"a", "f", "h"}, "", "the bytecode has no function a, h; its functions are f, when loading from image " + imageURL},
+		"unusable":       {[]string{"f", "g"}, []string{"f", "g"}, "it has the wrong type", "function f can't be loaded: it has the wrong type, when loading from image " + imageURL},
 		"another one is": {[]string{"f", "g"}, []string{"g"}, "it has the wrong type", ""},
 		"unknown":        {nil, []string{"f"}, "", ""},
-		"a long list":    {many, []string{"f"}, "", "load from image " + imageURL + ": it has no function f; its functions are " + strings.Join(many[:20], ", ") + ", and 5 more"},
+		"a long list":    {many, []string{"f"}, "", "the bytecode has no function f; its functions are " + strings.Join(many[:20], ", ") + ", and 5 more, when loading from image " + imageURL},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := bytecode.Bytecode{Image: bytecode.Image{Reference: imageURL}}
@@ -304,7 +304,7 @@ func TestMissingFunctions(t *testing.T) {
 				a.Object.Functions = []reader.Function{{Name: "g"}}
 			}
 		}
-		if _, err := l.settle(); err == nil || !strings.Contains(err.Error(), "it has no function f; its functions are g") {
+		if _, err := l.settle(); err == nil || !strings.Contains(err.Error(), "has no function f; its functions are g") {
 			t.Errorf("%v", err)
 		}
 		if calls := l.daemon.Calls(); len(calls) > 0 {
@@ -321,7 +321,7 @@ func TestRefusedImages(t *testing.T) {
 			return status.Error(codes.Aborted, "error parsing BPF object: no")
 		}
 		for range 5 {
-			if _, err := l.settle(); err == nil || err.Error() != "load f from image "+imageURL+": error parsing BPF object: no" {
+			if _, err := l.settle(); err == nil || err.Error() != "error parsing BPF object: no, when loading f from image "+imageURL {
 				t.Errorf("%v", err)
 			}
 		}

@@ -68,7 +68,7 @@ func (s *slowLoads) try(id attempt, load func() error) error {
 	is := slowLoad{times: last.times + 1, err: err}
 	if is.times >= slowAgain {
 		delay := min(firstSlow<<min(is.times-slowAgain, 10), lastReload) //nolint:mnd // so that it doesn't overflow
-		is.err = &slowError{fmt.Sprintf("%s: this load took longer than %s, %d times in a row, so it is tried again in %s", failed.Op, bpfman.MaxLoad, is.times, delay), err}
+		is.err = &slowError{fmt.Sprintf("this load took longer than %s, %d times in a row, so it is tried again in %s: %s", bpfman.MaxLoad, is.times, delay, failed.Op), err}
 		is.until = time.Now().Add(delay)
 	}
 	s.kept.Put(id.owner.Namespace, id, is)

@@ -386,7 +386,8 @@ func notLoadedConditions(err error, predecessor string) []metav1.Condition {
 	} else if source := (*BytecodeError)(nil); errors.As(err, &source) {
 		condition = v1alpha1.BpfProgCondBytecodeSelectorError
 	}
-	return stateOf(err).Conditions(condition.Condition(err.Error() + predecessor))
+	cause, log, _ := strings.Cut(err.Error(), "\n")
+	return stateOf(err).Conditions(condition.Condition(strings.TrimSuffix(cause+predecessor+"\n"+log, "\n")))
 }
 
 func setConditions(object v1alpha1.ProgramObject, conditions []metav1.Condition) {

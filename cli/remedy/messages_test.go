@@ -78,7 +78,7 @@ var partial = slices.Concat(
 		"%s: %s; the daemon reports: %s", "load %d functions, of which %s %s, from %s", "%s; and %d more containers", "list all programs", "interfaces in pod %s", "list what refers to %s", "policies can't be evaluated: %s",
 		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
 		"exit code 0: the kubelet ends it, because it doesn't answer its liveness probe",
-		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "load from image %s: %s", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
+		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "%s, when loading from image %s", "the kernel refuses the program: %s", "can't pin the $1: $2", ", and %d more refusals", " (did you mean %s?)", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
 	},
 	// Ends behind one.
 	[]string{
@@ -264,6 +264,18 @@ func TestEachMessageOfOthersHasOneRemedy(t *testing.T) {
 		refused("28", "StorageFull", "No space left on device", log),
 		refused("95", "Unsupported", "Operation not supported", ""),
 		refused("524", "Uncategorized", "Unknown error 524", ""),
+		// The same in words, as the agent says it.
+		"the kernel's verifier refuses the program: R1 offset is outside of the packet (x.c:3: y), when loading x from image r:v1",
+		"the kernel refuses the program: Operation not permitted (EPERM), when loading x from image r:v1",
+		"the kernel refuses the program: Argument list too long (E2BIG): BPF program is too large, when loading x from image r:v1",
+		"the kernel refuses the program: Cannot allocate memory (ENOMEM), when loading x from image r:v1",
+		"the kernel refuses the program: No space left on device (ENOSPC), when loading x from image r:v1",
+		"the kernel refuses the program: Invalid argument (EINVAL), when loading x from image r:v1",
+		"the kernel refuses the program: Unknown error 524 (ENOTSUPP), when loading x from image r:v1",
+		"the section of the function is for another type of program, when loading x from image r:v1",
+		"the object has no function x, when loading x from file /x.o",
+		"this kernel has no function do_unlink, when loading x from image r:v1",
+		"can't pin the Program: BPF_OBJ_PIN: File exists, when loading x from image r:v1",
 		// Loads.
 		failed(`BpfFunctionNameNotValid("x")`),
 		failed("BpfProgramError(UnexpectedProgramType)"),

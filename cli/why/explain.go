@@ -95,6 +95,7 @@ func Explain(f Facts) (Page, error) {
 	slices.SortStableFunc(page.Nodes, func(a, b Node) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State)), -cmp.Compare(len(a.Conflicts), len(b.Conflicts)))
 	})
+	page.Summary, page.ToDo = summary(f, page), todo(page)
 	return page, nil
 }
 
@@ -245,13 +246,20 @@ func (n *Node) suggest(solution string) {
 // lacksInterface matches the agent's message about a missing interface (agent/program).
 var lacksInterface = regexp.MustCompile(`the node has no interface (\S+); its primary interface is (\S+)`)
 
-// lacksFunction matches the agent's message about a function that isn't in the bytecode (agent/reader/object).
-var lacksFunction = regexp.MustCompile(`it has no function (\S+); its functions are (.+)$`)
+// lacksFunction matches the agent's message about a function that isn't in the bytecode (agent/load), and that of earlier
+// versions.
+var (
+	lacksFunction        = regexp.MustCompile(`the bytecode has no function .+ \(did you mean (\S+)\?\)`)
+	lackedFunctionBefore = regexp.MustCompile(`it has no function (\S+); its functions are (.+)$`)
+)
 
 // meant returns the function in a message about a missing one whose name is the most similar. It returns an empty
 // string for other messages, and if no name is similar.
 func meant(message string) string {
-	match := lacksFunction.FindStringSubmatch(message)
+	if match := lacksFunction.FindStringSubmatch(message); match != nil {
+		return match[1]
+	}
+	match := lackedFunctionBefore.FindStringSubmatch(message)
 	if match == nil {
 		return ""
 	}

@@ -144,7 +144,7 @@ func (o *Overview) Print(w io.Writer, all bool) error {
 func (b Brief) print(out *strings.Builder, colors terminal.Palette) {
 	fmt.Fprintf(out, "%s: %s\n", terminal.Line(v1alpha1.BpfNodeOwner{Kind: b.Kind, Namespace: b.Namespace, Name: b.Name}.String()), b.State.shown(colors))
 	if b.Message != "" {
-		fmt.Fprintf(out, "  %s\n", terminal.Line(b.Message))
+		fmt.Fprintf(out, "  %s\n", terminal.Line(firstLine(b.Message)))
 	}
 	for _, c := range b.Conflicts {
 		fmt.Fprintf(out, "  %s %s\n", colors.Doubtful("Conflict"), terminal.Line(c))

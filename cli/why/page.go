@@ -16,6 +16,9 @@ type Page struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Object Object `json:"object"`
+	// Summary says which revision runs where, and why it doesn't run elsewhere. ToDo is the first thing to do.
+	Summary string `json:"summary"`
+	ToDo    string `json:"toDo,omitempty"`
 	// Wanted are the programs in the object's spec.
 	Wanted []Wanted `json:"wanted"`
 	// Nodes are the nodes to mention, failing nodes first.

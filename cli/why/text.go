@@ -66,6 +66,11 @@ func (p *Page) head(out *strings.Builder) {
 		name = o.Namespace + "/" + o.Name
 	}
 	fmt.Fprintf(out, "%s %s\n", o.Kind, name)
+	fmt.Fprintf(out, "  %s\n", terminal.Line(p.Summary))
+	if p.ToDo != "" {
+		fmt.Fprintf(out, "  To do: %s\n", terminal.Line(p.ToDo))
+	}
+	out.WriteString("\n")
 	fmt.Fprintf(out, "  Bytecode:  %s\n", terminal.Line(cmp.Or(o.Bytecode, "none")))
 	fmt.Fprintf(out, "  Nodes:     %s\n", terminal.Line(cmp.Or(o.NodeSelector, "all")))
 	if len(p.Daemons) > 0 {
@@ -81,7 +86,7 @@ func (p *Page) head(out *strings.Builder) {
 	fmt.Fprintf(out, "  Status:    %s\n", terminal.Line(status))
 	// The errors follow below, in full and by node.
 	if !slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.State == Failed }) && o.Message != "" {
-		fmt.Fprintf(out, "             %s\n", terminal.Line(o.Message))
+		fmt.Fprintf(out, "             %s\n", terminal.Line(firstLine(o.Message)))
 	}
 	for _, r := range p.Remarks {
 		fmt.Fprintf(out, "  Note:      %s\n", terminal.Line(r))

@@ -16,8 +16,8 @@ type Condition struct {
 // Conditions are the conditions of a BpfProgram.
 var Conditions = []Condition{
 	{Type: v1alpha1.BpfProgCondLoaded},
-	{Type: v1alpha1.BpfProgCondNoContainersOnNode, ToDo: "nothing, if no container should match"},
-	{Type: v1alpha1.BpfProgCondNoInterfacesOnNode, ToDo: "nothing, if no interface should match"},
+	{Type: v1alpha1.BpfProgCondNoContainersOnNode, ToDo: "nothing, if no container should match; otherwise correct the labels in `containers`"},
+	{Type: v1alpha1.BpfProgCondNoInterfacesOnNode, ToDo: "nothing, if no interface should match; otherwise correct `interfaceselector`"},
 	{Type: v1alpha1.BpfProgCondNotLoaded, ToDo: "loading or attaching failed: correct what the message names at its end. The agent retries"},
 	{Type: v1alpha1.BpfProgCondNotUnloaded, ToDo: "detaching or unloading failed: the message has the daemon's error"},
 	{Type: v1alpha1.BpfProgCondMapOwnerNotFound, ToDo: "no program matches `mapownerselector` on this node, or several do; the message names them"},

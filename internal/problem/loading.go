@@ -118,18 +118,20 @@ var loading = []Row{
 	},
 	{
 		Reason: PinTaken,
-		Daemon: []string{"invalid map type", "invalid map name", "requested pinning. pinning failed", "Failed to pin", "UnableToPin", "map_pin_path"},
+		Daemon: []string{"invalid map type", "invalid map name", "requested pinning. pinning failed", "Failed to pin", "UnableToPin", "can't pin the Program:", "map_pin_path"},
 		ToDo:   "the daemon can't create or pin a map or program: remove what other software has pinned under the same name below `/sys/fs/bpf` or `/run/bpfman/fs` on the node",
 	},
 	{
-		Reason: ProgramType,
-		Daemon: []string{"UnexpectedProgramType", "unexpected program type"},
-		ToDo:   "the section of the function is for another type of program: use the kind for this type, or change the section",
+		Reason:   ProgramType,
+		Messages: []string{"the section of the function is for another type of program"},
+		Daemon:   []string{"UnexpectedProgramType", "unexpected program type"},
+		ToDo:     "the section of the function is for another type of program: use the kind for this type, or change the section",
 	},
 	{
-		Reason: NoSuchFunctionInFile,
-		Daemon: []string{"BpfFunctionNameNotValid", "Unable to find a valid program with function name"},
-		ToDo:   "set `bpffunctionname` to a function of the object in `bytecode.path`: `kubectl bpfman image inspect` lists them",
+		Reason:   NoSuchFunctionInFile,
+		Messages: []string{"the object has no function"},
+		Daemon:   []string{"BpfFunctionNameNotValid", "Unable to find a valid program with function name"},
+		ToDo:     "set `bpffunctionname` to a function of the object in `bytecode.path`: `kubectl bpfman image inspect` lists them",
 	},
 	{
 		Reason:   NoSuchKernelFunction,
@@ -164,27 +166,37 @@ var loading = []Row{
 	},
 	{
 		Reason: ProgramTooComplex,
-		Daemon: []string{"LoadError … Argument list too long"},
+		Daemon: []string{"the kernel refuses the program: Argument list too long", "LoadError … Argument list too long"},
 		ToDo:   "the program is too complex for the kernel's verifier: make loops shorter, or split the program",
 	},
 	{
-		Reason: VerifierRefused,
-		Daemon: []string{"LoadError … Permission denied … verifier_log", "LoadError … Invalid argument … verifier_log"},
-		ToDo:   "the kernel's verifier rejects the program: correct what the last lines of its log name, before `stack depth`",
+		Reason:   VerifierRefused,
+		Messages: []string{"the kernel's verifier refuses the program"},
+		Daemon: []string{
+			"the kernel refuses the program: Permission denied", "the kernel refuses the program: Invalid argument",
+			"LoadError … Permission denied … verifier_log", "LoadError … Invalid argument … verifier_log",
+		},
+		ToDo: "correct the line of the source that the message names. `kubectl bpfman why` prints the verifier's log, in which the lines before `stack depth` say more",
 	},
 	{
 		Reason: OutOfMemory,
-		Daemon: []string{"LoadError … Cannot allocate memory", "LoadError … No space left on device"},
-		ToDo:   "the node lacks memory for the program or its log: free some, or select other nodes",
+		Daemon: []string{
+			"the kernel refuses the program: Cannot allocate memory", "the kernel refuses the program: No space left on device",
+			"LoadError … Cannot allocate memory", "LoadError … No space left on device",
+		},
+		ToDo: "the node lacks memory for the program or its log: free some, or select other nodes",
 	},
 	{
 		Reason: ProgramTypeUnsupported,
-		Daemon: []string{"LoadError … Unknown error 524", "LoadError … Operation not supported"},
-		ToDo:   "the node's kernel doesn't support this type of program on its architecture: use another kind, or select other nodes",
+		Daemon: []string{
+			"the kernel refuses the program: Unknown error 524", "the kernel refuses the program: Operation not supported",
+			"LoadError … Unknown error 524", "LoadError … Operation not supported",
+		},
+		ToDo: "the node's kernel doesn't support this type of program on its architecture: use another kind, or select other nodes",
 	},
 	{
 		Reason: DispatcherRefused,
-		Daemon: []string{"LoadError … Operation not permitted"},
+		Daemon: []string{"the kernel refuses the program: Operation not permitted", "LoadError … Operation not permitted"},
 		ToDo:   "the kernel refuses the daemon's dispatcher for XDP and TC (no BPF trampolines): use TCX, or another kernel",
 	},
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/pace"
 )
 
-// Limits of a message. The verifier's statistics, and what the agent adds after the verdict, take about 300 bytes
-// of an error.
+// Limits of a message.
 const (
 	maxNamed   = 5
 	maxError   = 600
@@ -198,7 +197,7 @@ func explained(nodes []NodeReason) []string {
 	for i, on := range nodes {
 		names[i] = on.Node
 		if on.Reason != "" {
-			names[i] += " (" + shorten.Middle(on.Reason, maxError) + ")"
+			names[i] += " (" + cause(on.Reason) + ")"
 		}
 	}
 	return names
@@ -212,9 +211,16 @@ func list(names []string, of int) string {
 func (s Summary) failures() string {
 	texts := make([]string, len(s.Failures))
 	for i, f := range s.Failures {
-		texts[i] = f.Node + ": " + shorten.Middle(f.Reason, maxError)
+		texts[i] = f.Node + ": " + cause(f.Reason)
 	}
 	return strings.Join(texts, "; ") + more(s.Failed-len(s.Failures))
+}
+
+// cause returns the first line of an error, which has the cause. The node's report has the rest, such as the log of the kernel's
+// verifier.
+func cause(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	return shorten.Middle(first, maxError)
 }
 
 func more(n int) string {

@@ -61,7 +61,7 @@ func TestReferences(t *testing.T) {
 	}{
 		{"tag", n.image("tag:latest", ""), "", ""},
 		{"no-tag", n.image("tag", ""), "", ""},
-		{"another-tag", n.image("tag:v1", ""), failed, "load from image " + n.Address + "/tag:v1: it has no function tcx_next; its functions are "},
+		{"another-tag", n.image("tag:v1", ""), failed, "the bytecode has no function tcx_next"},
 		{"absent-tag", n.image("tag:v2", ""), notHad, "has no such image"},
 		{"digest", n.image("digest@"+digest(t, right), ""), "", ""},
 		// The node has the image of the digest, but not of the tag.

@@ -59,7 +59,7 @@ func TestBadInput(t *testing.T) {
 			[]string{"attach", absent},
 			func(ctx context.Context, t *testing.T, _ *v1alpha1.TcxProgram) { addInterface(ctx, t, absent) },
 		},
-		{"wrong-function", "", func(s *v1alpha1.TcxProgramSpec) { s.BpfFunctionName = "absent" }, []string{"load from image", "it has no function absent"}, useGood},
+		{"wrong-function", "", func(s *v1alpha1.TcxProgramSpec) { s.BpfFunctionName = "absent" }, []string{"when loading from image", "the bytecode has no function absent"}, useGood},
 		{
 			"absent-path", "", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode = v1alpha1.BytecodeSelector{Path: &path} },
 			[]string{"load tcx_next from", path, "No such file"},

@@ -148,7 +148,7 @@ func TestPluginWhy(t *testing.T) {
 		step{"rejected", func(ctx context.Context, s *testing.T) {
 			create(ctx, t, rejected)
 			awaitFailure(ctx, s, rejected)
-			saysWhy(ctx, s, rejected, nil, "Permission denied", "verifier_log", "To do: the kernel's verifier rejects the program")
+			saysWhy(ctx, s, rejected, nil, "the kernel's verifier refuses the program: R1 offset is outside of the packet", "To do: correct the line of the source")
 		}},
 		step{"of the whole cluster", func(ctx context.Context, s *testing.T) {
 			out := plugin(ctx, s, "why")

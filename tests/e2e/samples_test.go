@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -236,11 +237,15 @@ func awaitSample(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	prerequisite.Missing(t, "refused, as by the daemon itself: "+inTheWay(refusals...), types...)
 }
 
-// wordsOf returns the constant part of the daemon's error.
+// refusedProgram matches the kernel's error in the daemon's structures.
+var refusedProgram = regexp.MustCompile(`message: "([^"]*)" \}, verifier_log`)
+
+// wordsOf returns the constant part of the daemon's error, as the agent shows it.
 func wordsOf(t node.Trial) string {
+	if match := refusedProgram.FindStringSubmatch(t.Error); match != nil {
+		return match[1]
+	}
 	words, _, _ := strings.Cut(t.Error, " with pid ")
-	// With several programs, each has its own log.
-	words, _, _ = strings.Cut(words, ", verifier_log")
 	return words
 }
 

@@ -158,13 +158,14 @@ func overview() []client.Object {
 // TestNearestFunction checks that why names the function whose name was misspelled.
 func TestNearestFunction(t *testing.T) {
 	for message, want := range map[string]string{
-		"it has no function tcx_stat; its functions are pass, tcx_stats": "set bpffunctionname to tcx_stats, or to another function that the message lists",
-		"it has no function flows; its functions are pass, tcx_stats":    "set `bpffunctionname` to a function that the bytecode has: the message lists them",
+		"the bytecode has no function tcx_stat (did you mean tcx_stats?); its functions are pass, tcx_stats, when loading from image x": "set bpffunctionname to tcx_stats, or to another function that the message lists",
+		"it has no function tcx_stat; its functions are pass, tcx_stats":                                                                "set bpffunctionname to tcx_stats, or to another function that the message lists",
+		"it has no function flows; its functions are pass, tcx_stats":                                                                   "set `bpffunctionname` to a function that the bytecode has: the message lists them",
 	} {
 		o := counter()
 		o.Spec.NodeSelector.MatchLabels = nil
 		objects := []client.Object{o, report(o, "TcxProgram", "one", "tcx_stat", 0, v1alpha1.BpfProgCondNotLoaded.Condition("load: "+message))}
-		if got := executed(t, objects, "why", "counter"); !strings.Contains(got, "To do: "+want+"\n") || strings.Count(got, "To do") != 1 {
+		if got := executed(t, objects, "why", "counter"); !strings.Contains(got, "To do: "+want+"\n") || strings.Count(got, "To do: "+want) != 2 {
 			t.Errorf("%s: %s", message, got)
 		}
 	}

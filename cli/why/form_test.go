@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package why
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
+)
+
+// TestFormOfAnswers holds each message of docs/status.md against the form of an answer: what runs where and the cause, then one
+// thing to do, each in a line, and details after them.
+func TestFormOfAnswers(t *testing.T) {
+	t.Parallel()
+	for _, section := range problem.Table() {
+		for _, row := range section.Rows {
+			for _, message := range row.Messages {
+				message = strings.TrimSpace(strings.ReplaceAll(message, "…", "x"))
+				page, text := answer(t, message+"\n0: R1=ctx()\nR0 !read_ok")
+				lines := strings.Split(text, "\n")
+				if want := "  Revision 1 fails on 1 of 1 node: " + message; lines[1] != want {
+					t.Errorf("%s: the answer begins with %q, want %q", row.Reason, lines[1], want)
+				}
+				if want := "  To do: "; !strings.HasPrefix(lines[2], want) || lines[3] != "" || page.ToDo == "" {
+					t.Errorf("%s: %q follows, want one to-do", row.Reason, lines[2:4])
+				}
+				if strings.Contains(strings.Join(lines[:3], "\n"), `\n`) || !strings.Contains(text, "R0 !read_ok\n") {
+					t.Errorf("%s: the log isn't below:\n%s", row.Reason, text)
+				}
+			}
+		}
+	}
+}
+
+// answer explains an object that fails on its only node with a message.
+func answer(t *testing.T, message string) (page Page, text string) {
+	t.Helper()
+	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "counter", UID: "1f2e", Generation: 1}}
+	o.Status.Revision = &v1alpha1.RecordedRevision{Number: 1}
+	controller := true
+	report := &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{Name: "counter-a", OwnerReferences: []metav1.OwnerReference{{UID: o.UID, Controller: &controller}}}}
+	report.Status = v1alpha1.BpfProgramStatus{Node: "a", Function: "f", OwnerGeneration: 1, Conditions: []metav1.Condition{v1alpha1.BpfProgCondNotLoaded.Condition(message)}}
+	page, err := Explain(Facts{Kind: "TcxProgram", Object: o, Reports: []v1alpha1.ProgramObject{report}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := page.Print(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	return page, out.String()
+}
+
+// What runs where comes first, in numbers.
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	o := &v1alpha1.TcxProgram{}
+	o.Status.Revision = &v1alpha1.RecordedRevision{Number: 2}
+	failed := Node{State: Failed, Programs: []Program{{Condition: "NotLoaded", Message: "no such function (the previously loaded program 9 keeps running)\nlog"}}}
+	for want, nodes := range map[string][]Node{
+		"Revision 2 runs on 2 of 2 nodes": {{State: Attached}, {State: Attached}},
+		"Revision 2 runs on 1 of 2 nodes; the previous revision runs on 1 node; revision 2 fails on 1 of 2 nodes: no such function (the previously loaded program 9 keeps running)": {failed, {State: Attached}},
+		"2 nodes have not reported yet; 1 node is without an agent":           {{State: NotReported}, {State: NotReported}, {State: NoAgent}},
+		"Revision 2 runs on 1 of 2 nodes; 1 node is held back by the rollout": {{State: RollingOut}, {State: Attached}, {State: Left}},
+		"1 node has not processed the last change yet":                        {{State: Outdated}},
+		"Revision 2 has nothing to attach to on 3 nodes":                      {{State: Idle}, {State: Idle}, {State: Idle}},
+		"It runs nowhere: no node is selected":                                nil,
+	} {
+		if got := summary(Facts{Object: o}, Page{Nodes: nodes}); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

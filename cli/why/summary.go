@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package why
+
+import (
+	"fmt"
+	"strings"
+)
+
+// keepsRunning is what the agent's message about a failed Load says if the program of the previous revision still runs
+// (agent/report).
+const keepsRunning = "the previously loaded program "
+
+// summary says which revision of an object runs on how many nodes, and why it doesn't run on others.
+func summary(f Facts, page Page) string {
+	newest := "the newest revision"
+	if r := f.Object.GetStatus().Revision; r != nil {
+		newest = fmt.Sprintf("revision %d", r.Number)
+	}
+	count, kept, failure := map[State]int{}, 0, ""
+	for i := range page.Nodes {
+		n := &page.Nodes[i]
+		count[n.State]++
+		if n.State != Failed {
+			continue
+		}
+		if failure == "" {
+			failure = n.Reason()
+		}
+		for _, p := range n.Programs {
+			if strings.Contains(p.Message, keepsRunning) {
+				kept++
+				break
+			}
+		}
+	}
+	nodes := len(page.Nodes) - count[Left]
+	var parts []string
+	say := func(n int, format string, args ...any) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	say(count[Attached], "%s runs on %d of %s", newest, count[Attached], counted(nodes, "node"))
+	say(kept, "the previous revision runs on %s", counted(kept, "node"))
+	say(count[Failed], "%s fails on %d of %s: %s", newest, count[Failed], counted(nodes, "node"), failure)
+	say(count[RollingOut], "%s held back by the rollout", are(count[RollingOut]))
+	say(count[NotReported], "%s not reported yet", have(count[NotReported]))
+	say(count[NoAgent], "%s without an agent", are(count[NoAgent]))
+	say(count[Outdated], "%s not processed the last change yet", have(count[Outdated]))
+	say(count[Idle], "%s has nothing to attach to on %s", newest, counted(count[Idle], "node"))
+	if len(parts) == 0 {
+		return "It runs nowhere: no node is selected"
+	}
+	text := strings.Join(parts, "; ")
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// are and have begin a sentence about nodes.
+func are(n int) string {
+	if n == 1 {
+		return "1 node is"
+	}
+	return fmt.Sprintf("%d nodes are", n)
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "1 node has"
+	}
+	return fmt.Sprintf("%d nodes have", n)
+}
+
+// todo returns the first thing to do: what concerns the worst nodes, and what the page says otherwise.
+func todo(page Page) string {
+	for i := range page.Nodes {
+		if n := &page.Nodes[i]; len(n.Remedies) > 0 {
+			return n.Remedies[0]
+		}
+	}
+	if len(page.Nodes) == 0 && page.Object.Message != "" {
+		return solution(page.Object.Status, page.Object.Message)
+	}
+	return ""
+}
+
+// firstLine returns the first line of a message, which has the cause.
+func firstLine(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	return first
+}
