@@ -5,4 +5,4 @@ go 1.26.0
 
 godebug default=go1.26
 
-require k8s.io/kubernetes v1.36.3
+require k8s.io/kubernetes v1.37.2

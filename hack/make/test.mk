@@ -219,14 +219,18 @@ soak: bytecode build/tests/cmd/node-probe cluster-up ## Load and unload AT_ONCE=
 	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
 	@$(CHAOS_TEST) CHAOS_FILE=$(LOCALBIN)/soak.csv PROGRAMS=$(PROGRAMS) AT_ONCE=$(AT_ONCE) go test -count=1 -v -timeout 12h -run Soak ./chaos
 
+.PHONY: test-previous-kubernetes
+test-previous-kubernetes: $(PREVIOUS_KUBERNETES) ## Run test-envtest on the API server of the version of Kubernetes before that of the one-node cluster.
+	@$(MAKE) --no-print-directory test-envtest KUBEBUILDER_ASSETS=$(patsubst %/,%,$(dir $(PREVIOUS_KUBERNETES)))
+
 .PHONY: test-oldest-kubernetes
 test-oldest-kubernetes: $(OLDEST_KUBERNETES) ## Run test-envtest on the API server of the oldest version of Kubernetes that bpfman supports.
 	@$(MAKE) --no-print-directory test-envtest KUBEBUILDER_ASSETS=$(patsubst %/,%,$(dir $(OLDEST_KUBERNETES)))
 
 # Slow tests of what rarely breaks. docs/development.md says when to run them.
 .PHONY: test-slow
-test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, the oldest Kubernetes, nodes in the virtual machine, three nodes, the tutorials, the page, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
-	@MAKE="$(MAKE)" hack/parts.sh test-fuzz test-envtest test-corpus test-oldest-kubernetes test-kernel-node test-mixed-kernels test-nodes test-e2e \
+test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, the previous and the oldest Kubernetes, nodes in the virtual machine, three nodes, the tutorials, the page, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
+	@MAKE="$(MAKE)" hack/parts.sh test-fuzz test-envtest test-corpus test-previous-kubernetes test-oldest-kubernetes test-kernel-node test-mixed-kernels test-nodes test-e2e \
 		test-tutorials test-ui "test-chaos MINUTES=30" "test-lifecycle LIFECYCLE_FLAGS=" test-emulated test-release-published test-release-installed
 
 .PHONY: test-rbac

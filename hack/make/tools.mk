@@ -82,17 +82,21 @@ $(BPF_LINKER):
 .PHONY: $(TOOLS) $(OTHER_TOOLS) zizmor bpf-linker
 $(TOOLS) $(OTHER_TOOLS) zizmor bpf-linker: %: $(LOCALBIN)/%
 
-kubernetes_version = $(shell awk '$$2 == "k8s.io/kubernetes" { print $$3 }' $(1)/go.mod)
-KUBERNETES_VERSION := $(call kubernetes_version,hack/kubernetes)
+kubernetes_version = $(shell awk '$$2 == "k8s.io/kubernetes" { print $$3 }' hack/kubernetes/$(1))
+KUBERNETES_VERSION := $(call kubernetes_version,go.mod)
 KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)/kubernetes
-# The oldest version that bpfman supports, with which only tests run.
-OLDEST_KUBERNETES := $(CACHE)/kubernetes-$(call kubernetes_version,hack/kubernetes/oldest)/kubernetes
+# The version before it, and the oldest that bpfman supports, with which only tests run.
+PREVIOUS_KUBERNETES := $(CACHE)/kubernetes-$(call kubernetes_version,previous.mod)/kubernetes
+OLDEST_KUBERNETES := $(CACHE)/kubernetes-$(call kubernetes_version,oldest/go.mod)/kubernetes
 DAEMON := $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
 # For tests of switching from this version.
 UPSTREAM_DAEMON := $(CACHE)/bpfman-0.5.6/bin/bpfman-rpc
 
 $(KUBERNETES):
 	@hack/kubernetes/build.sh $(CACHE) $(LOCALBIN)
+
+$(PREVIOUS_KUBERNETES):
+	@hack/kubernetes/build.sh $(CACHE) $(LOCALBIN) previous
 
 $(OLDEST_KUBERNETES): $(KUBERNETES)
 	@hack/kubernetes/build.sh $(CACHE) $(LOCALBIN) oldest

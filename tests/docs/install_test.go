@@ -50,15 +50,17 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
-// TestOldestKubernetes checks that the oldest version of Kubernetes is the same in the documentation, the chart, and
-// the script, and that tests run on it.
-func TestOldestKubernetes(t *testing.T) {
+// TestKubernetesVersions checks that the oldest version of Kubernetes is the same in the documentation, the chart, and
+// the script, and that tests run on it, and on the others that the documentation names.
+func TestKubernetesVersions(t *testing.T) {
 	for file, want := range map[string]string{
-		"docs/install.md":                   "- Kubernetes version 1.30 or later\n",
+		"docs/install.md":                   "- Kubernetes version 1.30 or later. The tests run on 1.30, 1.36, and 1.37\n",
 		"docs/development.md":               "the API server of Kubernetes 1.30, the oldest supported version",
 		"charts/bpfman-operator/Chart.yaml": `kubeVersion: ">=1.30.0-0"`,
 		"hack/install/install.sh":           "Kubernetes 1.30 or later is required",
 		"hack/kubernetes/oldest/go.mod":     "k8s.io/kubernetes v1.30.",
+		"hack/kubernetes/previous.mod":      "k8s.io/kubernetes v1.36.",
+		"hack/kubernetes/go.mod":            "k8s.io/kubernetes v1.37.",
 	} {
 		content := must.Read(t, filepath.Join(root, file))
 		if !strings.Contains(string(content), want) {

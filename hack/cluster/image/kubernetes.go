@@ -12,7 +12,7 @@ import (
 )
 
 // Kubernetes describes images of Kubernetes' components, with the names that kubeadm uses, such as
-// registry.k8s.io/kube-apiserver:v1.36.3. All names refer to the same image, with the multi-call binary under each
+// registry.k8s.io/kube-apiserver:v1.37.2. All names refer to the same image, with the multi-call binary under each
 // component's name, and the programs that kube-proxy runs.
 func Kubernetes(names []string) []Description {
 	var descriptions []Description

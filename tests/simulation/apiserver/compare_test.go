@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -280,13 +281,18 @@ func (s *server) replace(name string, o any) any {
 	case map[string]any:
 		replaced := map[string]any{}
 		for key, value := range o {
-			replaced[key] = s.replace(key, value)
+			if key != "preventPodSchedulingIfMissing" { // a default since Kubernetes 1.37
+				replaced[key] = s.replace(key, value)
+			}
 		}
 		return replaced
 	case []any:
 		replaced := []any{}
 		for _, value := range o {
 			replaced = append(replaced, s.replace(name, value))
+		}
+		if name == "causes" { // before Kubernetes 1.37, some are there twice
+			replaced = slices.CompactFunc(replaced, reflect.DeepEqual)
 		}
 		if name == "managedFields" { // in the order of their seconds
 			slices.SortFunc(replaced, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })

@@ -52,6 +52,7 @@ func defaultCSIDriver(o *storagev1.CSIDriver) {
 	setPointer(&spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 	setPointer(&spec.RequiresRepublish, false)
 	setPointer(&spec.SELinuxMount, false)
+	setPointer(&spec.PreventPodSchedulingIfMissing, false)
 	if len(spec.VolumeLifecycleModes) == 0 {
 		spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 	}

@@ -249,7 +249,8 @@ func TestSemantics(t *testing.T) {
 			{method: "GET", path: "/api/v1/namespaces/default/events/event"},
 			{method: "GET", path: "/api/v1/namespaces/default/events?fieldSelector=reason%3DBecause,involvedObject.name%3Dx"},
 			{method: "GET", path: "/api/v1/namespaces/default/events?fieldSelector=reason%3DOther"},
-			{method: "GET", path: "/apis/events.k8s.io/v1/namespaces/default/events"},
+			// Since Kubernetes 1.37, there is one about the address of the Service kubernetes.
+			{method: "GET", path: "/apis/events.k8s.io/v1/namespaces/default/events?fieldSelector=metadata.name%3Devent"},
 			{method: "DELETE", path: "/api/v1/namespaces/default/events/event"},
 			{method: "POST", path: "/apis/apps/v1/namespaces/default/controllerrevisions", body: `{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"revision"},"revision":1,"data":{"a":{"b":1}}}`},
 			{method: "PATCH", path: "/apis/apps/v1/namespaces/default/controllerrevisions/revision", content: merge, body: `{"revision":2}`},

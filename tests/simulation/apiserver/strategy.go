@@ -172,17 +172,9 @@ func (s strategy) Validate(_ context.Context, o runtime.Object) field.ErrorList 
 	return apivalidation.ValidateObjectMetaAccessor(m, !s.clusterScoped, valid, field.NewPath("metadata"))
 }
 
-// ValidateUpdate implements [rest.RESTUpdateStrategy].
-func (s strategy) ValidateUpdate(_ context.Context, o, old runtime.Object) field.ErrorList {
-	is, err := meta.Accessor(o)
-	if err != nil {
-		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
-	}
-	was, err := meta.Accessor(old)
-	if err != nil {
-		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
-	}
-	return apivalidation.ValidateObjectMetaAccessorUpdate(is, was, field.NewPath("metadata"))
+// ValidateUpdate implements [rest.RESTUpdateStrategy]. [rest.ValidateUpdate] has compared the metadata.
+func (strategy) ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList {
+	return nil
 }
 
 // statusStrategy updates only the status.
