@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -45,6 +46,20 @@ type apiServer struct {
 	dropped bool
 	// reads counts the lists of each resource.
 	reads map[string]int
+	// watches are the last watches of each resource, to which events are written.
+	watches map[string]*io.PipeWriter
+}
+
+// tell sends an event about an object of a resource, in JSON, to its last watch.
+func (s *apiServer) tell(resource, event, object string) error {
+	s.mu.Lock()
+	to := s.watches[resource]
+	s.mu.Unlock()
+	if to == nil {
+		return errors.New("nobody watches " + resource)
+	}
+	_, err := io.WriteString(to, `{"type":"`+event+`","object":`+object+`}`)
+	return err
 }
 
 // listed returns how often a resource was listed.
@@ -98,7 +113,8 @@ func (s *apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
 		if request.URL.Query().Get("sendInitialEvents") != "" {
 			return respond(request, http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`), nil
 		}
-		events, _ := io.Pipe() // none
+		events, from := io.Pipe()
+		s.watches[resource[0]] = from
 		context.AfterFunc(request.Context(), func() { events.Close() })
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: events, Request: request}, nil
 	}
@@ -154,15 +170,15 @@ type host struct {
 }
 
 // startController starts a Controller on a node with interface eth0, until the test ends. Options can change its options.
-func startController(t *testing.T, server *apiServer, change func(*Options)) (h *host, stop func()) {
-	t.Helper()
-	server.reports, server.reads, server.version = map[string]string{}, map[string]int{}, 1
+func startController(tb testing.TB, server *apiServer, change func(*Options)) (h *host, stop func()) {
+	tb.Helper()
+	server.reports, server.reads, server.watches, server.version = map[string]string{}, map[string]int{}, map[string]*io.PipeWriter{}, 1
 	server.lists["nodes"] = `{"metadata":{"name":"node"}}`
 	c, err := cluster.New(&rest.Config{Transport: server}, "bpfman-agent", "node", "bpfman", logr.Discard())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	h = &host{daemon: daemontest.New(t.TempDir()), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
+	h = &host{daemon: daemontest.New(tb.TempDir()), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
 	options := Options{
 		Cluster: c, Inventory: daemon.NewInventory(h.daemon, h.daemon.Root), NodeName: "node", Namespace: "bpfman", Bpffs: filepath.Join(h.daemon.Root, "run/bpfman/fs"),
 		Interfaces: func() (map[string]program.Interface, error) {
@@ -172,13 +188,13 @@ func startController(t *testing.T, server *apiServer, change func(*Options)) (h 
 		},
 		Containers:    func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
 		PodInterfaces: func([]program.Container) {}, UprobeNamespaces: []string{"*"},
-		Bytecode: &bytecode.Library{Store: &bytecode.Store{Dir: t.TempDir(), Limit: 1 << 20}},
+		Bytecode: &bytecode.Library{Store: &bytecode.Store{Dir: tb.TempDir(), Limit: 1 << 20}},
 	}
 	if change != nil {
 		change(&options)
 	}
 	h.Controller = New(options)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(tb.Context())
 	var group sync.WaitGroup
 	background := func(f func(context.Context)) { group.Go(func() { f(ctx) }) }
 	background(c.Events.Run)
@@ -208,11 +224,11 @@ func (h *host) links() int {
 }
 
 // within waits until a condition is met, for at most a time.
-func within(t *testing.T, limit time.Duration, what string, met func() bool) {
-	t.Helper()
+func within(tb testing.TB, limit time.Duration, what string, met func() bool) {
+	tb.Helper()
 	for end := time.Now().Add(limit); !met(); <-time.After(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within %s", what, limit)
+			tb.Fatalf("%s: not within %s", what, limit)
 		}
 	}
 }

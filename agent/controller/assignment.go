@@ -37,6 +37,8 @@ type assignment struct {
 	previous bool
 	// held means that nothing changes until the operator has decided which nodes run the newest revision.
 	held bool
+	// since is what the events about the object ask of the node's state: see change.
+	since *since
 }
 
 // assignments determine what this node is to run.

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/bpfman/bpfman-operator/agent/breaker"
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/confirm"
@@ -91,27 +90,30 @@ type Controller struct {
 	reports    *record.Reports
 	reporter   *reporter
 	reconciler *reconciler
+	facts      *facts
 	hinted     hinted
 }
 
 // New returns a Controller, which reconciles nothing before [Controller.Run]. Its Changes can be
 // undone before that.
 func New(o Options) *Controller {
-	queue := newQueue("programs", o.Metrics.Queue())
+	c := &Controller{Options: o}
+	c.facts = newFacts(o, c.enqueueAffected)
+	queue := newQueue("programs", o.Metrics.Queue(), &c.facts.moments)
 	if o.Changes == nil {
 		o.Changes = &confirm.Changes{}
 	}
 	reports := &record.Reports{
 		Cluster: o.Cluster, NodeName: o.NodeName, Interval: o.RelistReports, Differs: queue.Add, Changed: queue.addSharers,
 	}
-	reporter := &reporter{queue: newQueue("reports", o.Metrics.Queue()), reports: reports, settled: queue.Add, wanted: map[program.Key]*writing{}}
-	c := &Controller{Options: o, queue: queue, reports: reports, reporter: reporter}
+	reporter := &reporter{queue: newQueue("reports", o.Metrics.Queue(), nil), reports: reports, settled: queue.Add, wanted: map[program.Key]*writing{}}
+	c.Options, c.queue, c.reports, c.reporter = o, queue, reports, reporter
 	c.reconciler = &reconciler{
 		queue:       queue,
 		assignments: assignments{o.Cluster, o.NodeName, reports, o.Changes, &novelties{}},
 		planner: planner{
 			cluster: o.Cluster, reports: reports, nodeName: o.NodeName, uprobeNamespaces: o.UprobeNamespaces, reserved: o.Reserved,
-			interfaces: o.Interfaces, containers: o.Containers, podInterfaces: o.PodInterfaces, runtime: &breaker.Breaker{},
+			facts: c.facts,
 		},
 		policies: &gate.Policies{
 			Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, Read: queue.Add, RequireSignature: o.RequirePolicy,
@@ -138,7 +140,6 @@ func (c *Controller) Run(ctx context.Context, onConnect func(context.Context, fu
 	background(c.Cluster.Events.Run)
 	c.watch(ctx, background)
 	background(func(ctx context.Context) { onConnect(ctx, func() { c.daemonReturned(ctx) }) })
-	background(c.lookIntoPods)
 	background(func(ctx context.Context) {
 		retirement{c.Cluster, c.Inventory, c.Bpffs, c.reconciler.isAttached}.retire(ctx, replacedWithin)
 	})

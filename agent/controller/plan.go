@@ -9,16 +9,15 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bpfman/bpfman-operator/agent/breaker"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/record"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
 // planner makes plans from the facts of this node. Its fields are as those of [Options].
@@ -28,14 +27,7 @@ type planner struct {
 	nodeName         string
 	uprobeNamespaces []string
 	reserved         program.Reserved
-	interfaces       func() (map[string]program.Interface, error)
-	containers       func(context.Context, []corev1.Pod) ([]program.Container, error)
-	podInterfaces    func([]program.Container)
-	runtime          *breaker.Breaker
-
-	// deleted are the owners whose last plans saw containers whose pods the API server doesn't have. There are no events
-	// about these containers. The keys are of type program.Key.
-	deleted sync.Map
+	facts            *facts
 }
 
 // errOffline is the reason why a rollback leaves links in containers and pods to the next pass: the container runtime could
@@ -59,7 +51,7 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 		default:
 			return plan.Plan{}, err
 		}
-		if facts.Interfaces, err = p.interfaces(); err != nil {
+		if facts.Interfaces, err = p.facts.hostInterfaces(ctx, c.since); err != nil {
 			return plan.Plan{}, err
 		}
 	}
@@ -68,37 +60,24 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 		facts.ContainersErr = errOffline
 	case needs.Containers:
 		p.cluster.Kinds.Open(cluster.PodKind)
-		pods, err := p.cluster.Pods("") // all of the node, to recognize containers without a pod
-		if err != nil {
+		err := p.cluster.Kinds.CheckReadable(cluster.PodKind)
+		var all []program.Container
+		if err == nil {
+			all, err = p.facts.running(ctx, c.since, needs.PodInterfaces)
+		}
+		if kinds.Unread(err) {
 			return plan.Plan{}, fmt.Errorf("list pods: %w", err)
 		}
-		facts.Containers, facts.ContainersErr = p.running(ctx, pods)
-		if slices.ContainsFunc(facts.Containers, func(c program.Container) bool { return c.Deleted }) {
-			p.deleted.Store(owner.Key, true)
-		}
-		facts.Containers = slices.DeleteFunc(facts.Containers, func(c program.Container) bool {
+		facts.ContainersErr = err
+		facts.Containers = slices.DeleteFunc(slices.Clone(all), func(c program.Container) bool {
 			return owner.Namespace != "" && c.Namespace != owner.Namespace
 		})
-	}
-	if needs.PodInterfaces && !c.offline {
-		p.podInterfaces(facts.Containers)
 	}
 	mapOwners, err := p.reports.MapOwners(owner)
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	return plan.Want(owner, facts, mapOwners), nil
-}
-
-// running returns the running containers of pods, unless the container runtime doesn't respond.
-func (p *planner) running(ctx context.Context, pods []corev1.Pod) (found []program.Container, err error) {
-	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
-	defer cancel()
-	err = p.runtime.Do(func() error {
-		found, err = p.containers(ctx, pods)
-		return err
-	})
-	return found, err
 }
 
 // addressesOf returns the internal IP addresses of a node.

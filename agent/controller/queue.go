@@ -43,12 +43,15 @@ type queue struct {
 	waits sync.Map
 	// sharers contains the keys of owners that use maps of other programs.
 	sharers sync.Map
+	// asks are what the owners ask of the node's state. moments is nil if nobody asks.
+	asks    asks
+	moments *moments
 }
 
 // newQueue returns a queue with a name for its metrics.
-func newQueue(name string, observed workqueue.MetricsProvider) *queue {
+func newQueue(name string, observed workqueue.MetricsProvider, m *moments) *queue {
 	turns := newTurns(workersOfNamespace)
-	return &queue{name: name, turns: turns, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
+	return &queue{name: name, turns: turns, moments: m, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
 		workqueue.TypedRateLimitingQueueConfig[program.Key]{
 			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[program.Key]{
@@ -58,6 +61,21 @@ func newQueue(name string, observed workqueue.MetricsProvider) *queue {
 				}),
 			}),
 		})}
+}
+
+// Add enqueues an owner after an event. Its plan is made from what is read of the node after that.
+func (q *queue) Add(key program.Key) {
+	if q.moments == nil {
+		q.TypedRateLimitingInterface.Add(key)
+		return
+	}
+	q.addSince(key, sinceAll(q.moments.event()))
+}
+
+// addSince is Add for an event that asks for certain reads of the node's state.
+func (q *queue) addSince(key program.Key, s since) {
+	q.asks.add(key, s)
+	q.TypedRateLimitingInterface.Add(key)
 }
 
 // reconcileFunc reconciles one owner. It returns the time until the next reconciliation if nothing

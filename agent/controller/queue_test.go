@@ -20,7 +20,7 @@ import (
 
 // A panic for one owner doesn't stop the worker. The owner is retried.
 func TestAPanicIsAFailureOfOneOwner(t *testing.T) {
-	q := newQueue("programs", nil)
+	q := newQueue("programs", nil, nil)
 	t.Cleanup(q.ShutDown)
 	key := program.Key{Kind: "TcxProgram", Name: "p"}
 	q.Add(key)
@@ -35,7 +35,7 @@ func TestAPanicIsAFailureOfOneOwner(t *testing.T) {
 func TestNamespacesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		q := newQueue("programs", nil)
+		q := newQueue("programs", nil, nil)
 		var attacker, victim atomic.Int32
 		key := func(namespace string, n int) program.Key {
 			return program.Key{Kind: "TcxNsProgram", Namespace: namespace, Name: strconv.Itoa(n)}

@@ -46,7 +46,9 @@ type reconciler struct {
 // the next reconciliation if nothing failed, or 0 for none. A waitingError means that nothing
 // is reported yet.
 func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time.Duration, err error) {
+	since := r.queue.asks.take(key)
 	assigned, err := r.assignments.of(ctx, key)
+	assigned.since = since
 	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
 		// The operator reports the problem. The object's programs stay loaded until it can
 		// be decoded or is deleted.
@@ -190,6 +192,7 @@ func (r *reconciler) converge(ctx context.Context, key program.Key, owner *progr
 		if len(found) == 0 {
 			break
 		}
+		c.since = nil // an interface that it found has disappeared
 		again, unplanned := r.planner.plan(ctx, *owner, c)
 		if unplanned != nil || !slices.ContainsFunc(found, func(a report.Attach) bool { return !again.Discovers(a.Load, a.Function, a.Link) }) {
 			return want, outcome, g.Again(), unplanned

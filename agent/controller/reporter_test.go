@@ -14,7 +14,7 @@ import (
 
 // An owner counts as not reported until a write of its reports succeeds.
 func TestUnwritten(t *testing.T) {
-	r := &reporter{queue: newQueue("", nil), reports: &record.Reports{}, wanted: map[program.Key]*writing{}}
+	r := &reporter{queue: newQueue("", nil, nil), reports: &record.Reports{}, wanted: map[program.Key]*writing{}}
 	defer r.ShutDown()
 	key := program.Key{Kind: "TcxProgram", Name: "stats"}
 	refused := errors.New("the API server refuses it")

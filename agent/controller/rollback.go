@@ -33,6 +33,8 @@ type change struct {
 	// offline means that objects of the API server may be unknown. The node's addresses are these then.
 	offline   bool
 	addresses []netip.Addr
+	// since is what the events about the owner ask of the node's state. Nil has it read again.
+	since *since
 }
 
 // interruptible are the passes over all owners. A rollback interrupts them between two calls of the daemon, and waits for
@@ -123,9 +125,9 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 		return want, outcome, again, err
 	}
 	if rollback := r.changes.Rollback(key, version); rollback != nil {
-		return r.runPrevious(ctx, key, owner, rollback)
+		return r.runPrevious(ctx, key, a, rollback)
 	}
-	c := change{begin: func() error { return r.changes.Begin(key, version) }}
+	c := change{begin: func() error { return r.changes.Begin(key, version) }, since: a.since}
 	if a.previous {
 		c.earlier.Image = r.changes.Image(key, version)
 	}
@@ -182,12 +184,12 @@ func unrecorded(ctx context.Context, err error) {
 
 // runPrevious runs the previous version of an owner, or nothing. The returned plan is what the reports say about the
 // version that was rolled back.
-func (r *reconciler) runPrevious(ctx context.Context, key program.Key, owner *program.Owner, rollback *confirm.Rollback) (plan.Plan, report.Outcome, time.Duration, error) {
+func (r *reconciler) runPrevious(ctx context.Context, key program.Key, a assignment, rollback *confirm.Rollback) (plan.Plan, report.Outcome, time.Duration, error) {
 	previous, err := ownerOf(rollback.Previous)
 	if err != nil {
 		return plan.Plan{}, report.Outcome{}, 0, err
 	}
-	var c change
+	c := change{since: a.since}
 	if rollback.Previous != nil {
 		c.earlier = gate.Earlier{Image: rollback.Previous.Image, Allowed: true}
 	}
@@ -196,8 +198,8 @@ func (r *reconciler) runPrevious(ctx context.Context, key program.Key, owner *pr
 	if failed := outcome.Err(); failed != nil {
 		message += ", which failed: " + failed.Error()
 	}
-	said := plan.Plan{UID: owner.UID}
-	for _, member := range owner.Members {
+	said := plan.Plan{UID: a.owner.UID}
+	for _, member := range a.owner.Members {
 		said.Blocked = append(said.Blocked, plan.Blocked{Member: member, Condition: v1alpha1.BpfProgCondRolledBack, Message: message})
 	}
 	return said, outcome, again, err

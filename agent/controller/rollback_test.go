@@ -149,10 +149,10 @@ func newVictim(tb testing.TB, limit time.Duration) *victim {
 	reports := &record.Reports{Cluster: server, NodeName: "node"}
 	changes := &confirm.Changes{Limit: limit, Ask: v.ask}
 	v.reconciler = &reconciler{
-		queue: newQueue("programs", nil), reports: reports, inventory: inventory, changes: changes,
-		planner: planner{cluster: server, reports: reports, nodeName: "node", interfaces: func() (map[string]program.Interface, error) {
-			return interfaces, nil
-		}},
+		queue: newQueue("programs", nil, nil), reports: reports, inventory: inventory, changes: changes,
+		planner: planner{cluster: server, reports: reports, nodeName: "node", facts: newFacts(Options{
+			Cluster: server, Interfaces: func() (map[string]program.Interface, error) { return interfaces, nil },
+		}, func(context.Context, program.Change, since) {})},
 		policies: &gate.Policies{Cluster: noPolicies{}},
 		loader:   load.New(load.Options{Inventory: inventory}),
 	}

@@ -6,7 +6,6 @@ package controller
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -32,6 +31,9 @@ const findKinds = 4 * time.Minute
 // they are opened. Background starts a function in a goroutine.
 func (c *Controller) watch(ctx context.Context, background func(func(context.Context))) {
 	c.reports.Start(background)
+	background(func(ctx context.Context) { c.facts.containers.follow(ctx, c.readContainers) })
+	background(func(ctx context.Context) { c.facts.podInterfaces.follow(ctx, c.readPodInterfaces) })
+	background(c.lookIntoPods)
 	open := func(gvk schema.GroupVersionKind, handler toolscache.ResourceEventHandler, listed func()) func() {
 		return func() { c.Cluster.Watch(ctx, gvk, handler, listed) }
 	}
@@ -154,23 +156,25 @@ func (c *Controller) onNode(ctx context.Context) toolscache.ResourceEventHandler
 	}
 }
 
-// onPod enqueues the owners that select containers if a pod's labels, phase, or containers
-// have changed.
+// onPod has the containers read if a pod's labels, phase, or containers have changed, and an object selects it. A pod that
+// was deleted can have containers with other labels.
 func (c *Controller) onPod(ctx context.Context) toolscache.ResourceEventHandler {
-	return onChange(func(before, now *corev1.Pod) bool {
-		return !maps.Equal(before.Labels, now.Labels) || before.Status.Phase != now.Status.Phase || !slices.Equal(running(before), running(now))
-	}, func(*corev1.Pod) { c.enqueue(ctx, func(n program.Needs) bool { return n.Containers }) })
-}
-
-// running returns the IDs of a pod's running containers.
-func running(pod *corev1.Pod) []string {
-	var ids []string
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
-		if s.State.Running != nil {
-			ids = append(ids, s.ContainerID)
+	selected := func(pods ...*corev1.Pod) {
+		if c.anyOwner(ctx, func(owner program.Owner) bool {
+			return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return owner.SelectsPod(pod.Namespace, pod.Labels) })
+		}) {
+			c.facts.containers.refresh()
 		}
 	}
-	return ids
+	return handler[*corev1.Pod]{
+		added: func(now *corev1.Pod, _ bool) { selected(now) },
+		updated: func(before, now *corev1.Pod) {
+			if podChanged(before, now) {
+				selected(before, now)
+			}
+		},
+		deleted: func(*corev1.Pod) { c.facts.containers.refresh() },
+	}
 }
 
 // podInterfaces is the interval of checks of the interfaces in pods, for owners that
@@ -179,29 +183,60 @@ func running(pod *corev1.Pod) []string {
 // deleted pods have ended.
 const podInterfaces = 10 * time.Second
 
-// lookIntoPods enqueues the owners that discover interfaces in pods periodically, until ctx
-// ends.
+// lookIntoPods has the interfaces in pods and the containers of deleted pods read periodically, until ctx ends.
 func (c *Controller) lookIntoPods(ctx context.Context) {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		deleted := &c.reconciler.planner.deleted
-		deleted.Range(func(key, _ any) bool {
-			deleted.Delete(key) // its next plan sees whether such a container still runs
-			if owner, ok := key.(program.Key); ok {
-				c.queue.Add(owner)
-			}
-			return true
-		})
-		c.enqueue(ctx, func(n program.Needs) bool { return n.PodInterfaces })
+	wait.UntilWithContext(ctx, func(context.Context) {
+		if c.facts.outlived() {
+			c.facts.containers.refresh()
+		}
+		c.facts.podInterfaces.refresh()
 	}, podInterfaces)
 }
 
-// interfacesChanged enqueues the owners that depend on the node's interfaces.
-func (c *Controller) interfacesChanged(ctx context.Context) {
-	c.enqueue(ctx, func(n program.Needs) bool { return n.Interfaces })
+// readContainers reads the containers after an event. If it fails, all owners that select containers say so.
+func (c *Controller) readContainers(ctx context.Context, at moment) {
+	selects := func(owner program.Owner) bool { return owner.Needs().Containers }
+	if !c.anyOwner(ctx, selects) {
+		return
+	}
+	if _, err := c.facts.running(ctx, &since{containers: at}, false); err != nil {
+		c.enqueue(ctx, selects, since{containers: at})
+	}
 }
 
-// enqueue enqueues the owners that a change affects.
-func (c *Controller) enqueue(ctx context.Context, affected func(program.Needs) bool) {
+// readPodInterfaces reads the interfaces in pods. Owners that fail to read them retry by themselves.
+func (c *Controller) readPodInterfaces(ctx context.Context, at moment) {
+	if !c.anyOwner(ctx, func(owner program.Owner) bool { return owner.Needs().PodInterfaces }) {
+		return
+	}
+	_, _ = c.facts.podInterfaces.get(ctx, at) // see above
+}
+
+// interfacesChanged reads the node's interfaces. If it fails, all owners that depend on them say so. An interface of the node
+// can be one end of another one in a pod.
+func (c *Controller) interfacesChanged(ctx context.Context) {
+	c.facts.podInterfaces.refresh()
+	needs := func(owner program.Owner) bool { return owner.Needs().Interfaces }
+	if !c.anyOwner(ctx, needs) {
+		return
+	}
+	at := c.facts.event()
+	if _, err := c.facts.interfaces.get(ctx, at); err != nil {
+		c.enqueue(ctx, needs, since{interfaces: at})
+	}
+}
+
+// enqueueAffected enqueues the owners that a change on the node affects, with what they ask.
+func (c *Controller) enqueueAffected(ctx context.Context, change program.Change, s since) {
+	if !change.Empty() {
+		c.enqueue(ctx, func(owner program.Owner) bool {
+			return (s.podInterfaces == 0 || owner.Needs().PodInterfaces) && owner.Affected(change)
+		}, s)
+	}
+}
+
+// owners calls each with the owner of each object that is known, until it returns false.
+func (c *Controller) owners(ctx context.Context, each func(program.Owner) bool) {
 	for _, kind := range v1alpha1.UserKinds {
 		objects, err := c.Cluster.UserObjects(kind.Name)
 		if kinds.Unread(err) {
@@ -212,16 +247,35 @@ func (c *Controller) enqueue(ctx context.Context, affected func(program.Needs) b
 			continue
 		}
 		for _, o := range objects {
-			if owner := program.OwnerOf(kind.Name, o); affected(owner.Needs()) {
-				c.queue.Add(owner.Key)
+			if !each(program.OwnerOf(kind.Name, o)) {
+				return
 			}
 		}
 	}
 }
 
+// anyOwner reports whether there is an owner of which something is true.
+func (c *Controller) anyOwner(ctx context.Context, is func(program.Owner) bool) (found bool) {
+	c.owners(ctx, func(owner program.Owner) bool {
+		found = is(owner)
+		return !found
+	})
+	return found
+}
+
+// enqueue enqueues the owners that an event affects, with what they ask of the node's state.
+func (c *Controller) enqueue(ctx context.Context, affected func(program.Owner) bool, s since) {
+	c.owners(ctx, func(owner program.Owner) bool {
+		if affected(owner) {
+			c.queue.addSince(owner.Key, s)
+		}
+		return true
+	})
+}
+
 // enqueueAll enqueues the owners of all objects.
 func (c *Controller) enqueueAll(ctx context.Context) {
-	c.enqueue(ctx, func(program.Needs) bool { return true })
+	c.enqueue(ctx, func(program.Owner) bool { return true }, sinceAll(c.facts.event()))
 }
 
 // onPolicy enqueues all owners if a policy or its material has changed.

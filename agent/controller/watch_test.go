@@ -52,17 +52,22 @@ func TestANodeThatWasReplacedUnseen(t *testing.T) {
 	}
 }
 
-// An interface concerns the owners that are attached to interfaces, and no others.
+// An interface concerns the owners that can be attached to it, and no others.
 func TestInterfacesConcernTheirOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &apiServer{lists: map[string]string{"tcxprograms": discovering("net"), "tracepointprograms": `{"metadata":{"name":"trace","uid":"uid-trace"},
-			"spec":{"bpffunctionname":"f","names":["a/x"],"bytecode":{"path":"/object.o"},"nodeselector":{}}}`}}
+		server := &apiServer{lists: map[string]string{
+			"tcxprograms": discovering("net"), "tracepointprograms": `{"metadata":{"name":"trace","uid":"uid-trace"},
+			"spec":{"bpffunctionname":"f","names":["a/x"],"bytecode":{"path":"/object.o"},"nodeselector":{}}}`,
+			"xdpprograms": `{"metadata":{"name":"named","uid":"uid-named"},"spec":{"bpffunctionname":"f","priority":50,
+				"interfaceselector":{"interfaces":["eth0"]},"bytecode":{"path":"/object.o"},"nodeselector":{}}}`,
+		}}
 		h, stop := startController(t, server, nil)
-		within(t, time.Minute, "attached", func() bool { return h.links() == 2 })
+		within(t, time.Minute, "attached", func() bool { return h.links() == 3 })
 		stop() // nobody takes what is queued
-		h.queue = newQueue("programs", nil)
+		h.queue = newQueue("programs", nil, &h.facts.moments)
 		defer h.queue.ShutDown()
-		h.interfacesChanged(t.Context())
+		h.appears(t.Context(), "eth1")
+		synctest.Wait()
 		if h.queue.Len() != 1 {
 			t.Fatalf("%d are queued", h.queue.Len())
 		}

@@ -100,7 +100,7 @@ func (s *containerSelector) match(n Node) ([]Container, error) {
 		if s.Namespace != "" && s.Namespace != c.Namespace || s.tenant && c.Deleted {
 			continue
 		}
-		if names := s.ContainerNames; names != nil && len(*names) > 0 && !slices.Contains(*names, c.Name) {
+		if !s.named(c) {
 			continue
 		}
 		switch {
@@ -112,6 +112,12 @@ func (s *containerSelector) match(n Node) ([]Container, error) {
 		}
 	}
 	return out, firstOf(unknown)
+}
+
+// named reports whether the container's name is selected.
+func (s *containerSelector) named(c Container) bool {
+	names := s.ContainerNames
+	return names == nil || len(*names) == 0 || slices.Contains(*names, c.Name)
 }
 
 // firstOf returns an error about containers whose state is unknown, or nil.

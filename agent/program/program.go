@@ -60,6 +60,8 @@ type Spec interface {
 	AttachPoints(Node) ([]AttachPoint, error)
 	// Needs returns which state of the node the attach points depend on.
 	Needs() Needs
+	// Affected reports whether a change of that state can concern the attach points.
+	Affected(Change) bool
 }
 
 // ReturnProbe is implemented by the types that can run when a function returns.

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+)
+
+// state is something to read, which takes a second.
+type state struct {
+	mu     sync.Mutex
+	is     int
+	err    error
+	reads  int
+	silent bool
+}
+
+func (s *state) read(ctx context.Context) (int, error) {
+	s.mu.Lock()
+	s.reads++
+	is, err, silent := s.is, s.err, s.silent
+	s.mu.Unlock()
+	if silent {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	<-time.After(time.Second)
+	return is, err
+}
+
+func (s *state) set(is int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.is, s.err = is, err
+}
+
+// All that ask for the state after an event share one read. A read that began before an event doesn't answer those that ask
+// because of it, and one that failed answers only those that waited for it.
+func TestOneReadForAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m moments
+		var changes []string
+		of := &state{is: 1}
+		s := newSnapshot("read", &m, of.read, func(_ context.Context, before, now int, _ moment) {
+			changes = append(changes, fmt.Sprintf("%d to %d", before, now))
+		})
+		ask := func(at moment, askers int) []string {
+			answers := make([]string, askers)
+			var group sync.WaitGroup
+			for n := range askers {
+				group.Go(func() {
+					got, err := s.get(t.Context(), at)
+					if answers[n] = fmt.Sprint(err); err == nil {
+						answers[n] = fmt.Sprint(got.value)
+					}
+				})
+			}
+			group.Wait()
+			slices.Sort(answers)
+			return slices.Compact(answers)
+		}
+		expect := func(what string, got []string, want string, reads int) {
+			t.Helper()
+			synctest.Wait()
+			if len(got) != 1 || got[0] != want || of.reads != reads {
+				t.Errorf("%s: %q after %d reads, want %s after %d", what, got, of.reads, want, reads)
+			}
+		}
+		first := m.event()
+		expect("an event", ask(first, 50), "1", 1)
+		expect("the same event, later", ask(first, 50), "1", 1)
+		expect("no event", ask(0, 1), "1", 1)
+
+		second := m.event()
+		go ask(second, 1)
+		synctest.Wait() // its read has begun
+		of.set(2, nil)
+		expect("an event during a read", ask(m.event(), 50), "2", 3)
+
+		of.set(0, errors.New("refused"))
+		third := m.event()
+		expect("a read that fails", ask(third, 50), "refused", 4)
+		expect("what was read before", ask(second, 1), "2", 4)
+		of.set(3, nil)
+		expect("the same event again", ask(third, 50), "3", 5)
+		if want := []string{"0 to 1", "1 to 1", "1 to 2", "2 to 3"}; !slices.Equal(changes, want) {
+			t.Errorf("changes %q, want %q", changes, want)
+		}
+	})
+}
+
+// Who gives up doesn't end a read that others wait for. If nobody waits, it ends.
+func TestReadsEndWithThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m moments
+		of := &state{silent: true}
+		s := newSnapshot("read", &m, of.read, func(context.Context, int, int, moment) {})
+		get := func(limit time.Duration) <-chan error {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			failed := make(chan error, 1)
+			go func() {
+				defer cancel()
+				_, err := s.get(ctx, 1)
+				failed <- err
+			}()
+			return failed
+		}
+		m.event()
+		short, long := get(time.Second), get(time.Hour)
+		start := time.Now()
+		if err := <-short; !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("after %s: %v", time.Since(start), err)
+		}
+		if err := <-long; !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != readDeadline || of.reads != 1 {
+			t.Errorf("after %s and %d reads: %v", time.Since(start), of.reads, err)
+		}
+		if err := <-get(time.Second); err == nil {
+			t.Error("read without an answer")
+		}
+		synctest.Wait()
+		of.mu.Lock()
+		of.silent = false
+		of.mu.Unlock()
+		if err := <-get(2 * time.Second); err != nil || of.reads != 3 {
+			t.Errorf("after another read: %v, %d reads", err, of.reads)
+		}
+	})
+}
+
+// An owner asks for everything that its events ask for.
+func TestAsks(t *testing.T) {
+	key := program.Key{Name: "stats"}
+	var a asks
+	if s := a.take(key); s != nil {
+		t.Errorf("asks for %+v without an event", *s)
+	}
+	a.add(key, since{containers: 3})
+	a.add(key, sinceAll(2))
+	a.add(program.Key{Name: "other"}, sinceAll(9))
+	if s := a.take(key); s == nil || *s != (since{2, 3, 2}) {
+		t.Errorf("asks for %+v", s)
+	}
+	if s := a.take(key); s != nil {
+		t.Errorf("asks for %+v again", *s)
+	}
+}
