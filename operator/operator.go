@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"time"
 
@@ -36,6 +35,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/scrape"
 	"github.com/bpfman/bpfman-operator/operator/bpfnodes"
 	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
@@ -109,10 +109,9 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, err
 	}
 	if o.HealthAddr != "0" {
-		if err := mgr.Add(&manager.Server{
-			Name: "probes", Server: &http.Server{Addr: o.HealthAddr, Handler: known.Probes(), ReadHeaderTimeout: 10 * time.Second},
-			ShutdownTimeout: new(time.Second),
-		}); err != nil {
+		server := scrape.Server(known.Probes())
+		server.Addr = o.HealthAddr
+		if err := mgr.Add(&manager.Server{Name: "probes", Server: server, ShutdownTimeout: new(time.Second)}); err != nil {
 			return nil, fmt.Errorf("add probes: %w", err)
 		}
 	}

@@ -16,8 +16,12 @@ import (
 )
 
 const (
-	// headerTimeout is the maximum time to read the headers of a request.
+	// The maximum times to read the headers of a request, to read all of it, to handle it and write the response, and that a
+	// connection is kept without a request. Every pod can open connections, without a token.
 	headerTimeout = 10 * time.Second
+	readTimeout   = 30 * time.Second
+	writeTimeout  = 2 * time.Minute
+	idleTimeout   = 2 * time.Minute
 	// retryInterval is the time between attempts to listen.
 	retryInterval = time.Second
 )
@@ -32,10 +36,8 @@ func Serve(ctx context.Context, address string, handler http.Handler, certified 
 	if listener == nil {
 		return err
 	}
-	server := &http.Server{
-		Handler: handler, TLSConfig: certified, ReadHeaderTimeout: headerTimeout,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
+	server := Server(handler)
+	server.TLSConfig, server.ErrorLog = certified, slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	if certified != nil {
 		err = server.ServeTLS(listener, "", "")
@@ -46,6 +48,13 @@ func Serve(ctx context.Context, address string, handler http.Handler, certified 
 		return fmt.Errorf("serve at %s: %w", address, err)
 	}
 	return nil
+}
+
+// Server returns a server that ends connections of clients that are slow, or don't do anything.
+func Server(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+	}
 }
 
 // listen returns no listener if ctx ends first, and the error if other software uses the address.
