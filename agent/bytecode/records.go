@@ -65,7 +65,7 @@ func mark(path string) {
 func (s *Store) prune(dir string, about func(path string) string) error {
 	dir = filepath.Join(s.Dir, dir)
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) <= maxRecords {
+	if err != nil || len(entries) <= maxRecords || s.unknown() != nil {
 		return err
 	}
 	var all []stored

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,6 +50,8 @@ type Store struct {
 	// Used returns the images that objects on this node use, whose objects stay. Without
 	// a digest, an image is what its reference was last resolved to.
 	Used func() []Image
+	// Unknown returns why Used can lack images, or nil if it is complete. Until then, nothing is removed. Unknown can be nil.
+	Unknown func() error
 
 	mu sync.Mutex // serializes Put
 }
@@ -160,7 +163,26 @@ func (s *Store) base(image Image) (string, error) {
 	if err := image.check(); err != nil {
 		return "", err
 	}
-	return filepath.Join(s.Dir, imagesDir, filepath.FromSlash(named.Repository)+"@"+image.Manifest), nil
+	parents, name := path.Split(named.Repository)
+	return filepath.Join(s.Dir, imagesDir, filepath.FromSlash(parents), fileName(name, image.Manifest)+"@"+image.Manifest), nil
+}
+
+// longestName is the maximum length of a file's name, in bytes. beside is what a name has beside the repository and the
+// digest: "@", the longest suffix, and what renameio adds while it writes the file.
+const (
+	longestName = 255
+	beside      = 32
+)
+
+// fileName returns the last part of a repository, or the beginning of it with a hash if that makes a file's name too long. No
+// repository's name has "=".
+func fileName(name, digest string) string {
+	most := longestName - beside - len(digest)
+	if len(name) <= most {
+		return name
+	}
+	sum := "=" + hash([]byte(name))
+	return name[:most-len(sum)] + sum
 }
 
 // Put stores an image's object, which was written to files of Create, and removes others
@@ -349,6 +371,9 @@ func (s *Store) makeRoom(base string, size int64) error {
 	if inUse+size > s.Limit {
 		return fmt.Errorf("the node's store of bytecode is full: %d MiB of %d are in use; increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", inUse>>20, s.Limit>>20)
 	}
+	if err := s.unknown(); err != nil && (total+size > s.Limit || len(all) >= maxRecords) {
+		return fmt.Errorf("the node's store of bytecode is full, and it isn't known yet which images are in use: %w", err)
+	}
 	for n := 0; n < len(unused) && (total+size > s.Limit || len(all)-n >= maxRecords); n++ {
 		if err := s.remove(unused[n].path); err != nil {
 			return fmt.Errorf("remove an unused object: %w", err)
@@ -370,6 +395,14 @@ func (s *Store) used() map[string]bool {
 		}
 	}
 	return paths
+}
+
+// unknown returns why images can lack some, or nil.
+func (s *Store) unknown() error {
+	if s.Unknown == nil {
+		return nil
+	}
+	return s.Unknown()
 }
 
 // images returns the images that objects on this node use.

@@ -46,3 +46,33 @@ func TestRolloutPoliciesThatCannotBeRead(t *testing.T) {
 		})
 	}
 }
+
+// An image that nothing seems to use can be one of an object that the agent hasn't read.
+func TestUseOfImagesIsUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		status  *metav1.Status
+		unknown bool
+	}{
+		"read":          {nil, false},
+		"etcd fails":    {&metav1.Status{Code: http.StatusInternalServerError, Message: "etcdserver: request timed out"}, true},
+		"no permission": {&metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}, true},
+		"no definition": {&metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &apiServer{lists: map[string]string{"tcxprograms": discovering("net")}}
+				server.fail("xdpprograms", c.status)
+				h, stop := startController(t, server, nil)
+				defer stop()
+				if h.Bytecode.Store.Unknown() == nil {
+					t.Error("it is known before the daemon's programs are")
+				}
+				within(t, time.Minute, "attached", func() bool { return h.links() == 1 })
+				<-time.After(time.Minute)
+				if err := h.Bytecode.Store.Unknown(); (err != nil) != c.unknown {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}

@@ -7,12 +7,14 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
@@ -121,7 +123,7 @@ func New(o Options) *Controller {
 		loader:    load.New(load.Options{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, KernelTypes: o.KernelTypes, Replaced: c.tellReplaced}),
 		inventory: o.Inventory, reports: reports, reporter: reporter, changes: o.Changes, metrics: o.Metrics,
 	}
-	o.Bytecode.Store.Used = c.usedImages
+	o.Bytecode.Store.Used, o.Bytecode.Store.Unknown = c.usedImages, c.unreadUse
 	o.Changes.Undo, o.Changes.Changed = c.reconciler.undo, queue.Add
 	return c
 }
@@ -226,7 +228,7 @@ func (c *Controller) usedImages() []bytecode.Image {
 	for _, kind := range v1alpha1.UserKinds {
 		objects, err := c.Cluster.UserObjects(kind.Name)
 		if err != nil {
-			continue // kinds that aren't read have no objects that the agent knows
+			continue // see unreadUse
 		}
 		for _, o := range objects {
 			if kinds.Undecodable(o) != "" {
@@ -238,6 +240,21 @@ func (c *Controller) usedImages() []bytecode.Image {
 		}
 	}
 	return used
+}
+
+// unreadUse returns why usedImages can lack images, or nil: the daemon's programs, or a kind that can have objects, haven't
+// been read yet.
+func (c *Controller) unreadUse() error {
+	if !c.Inventory.Known() {
+		return errors.New("the daemon's programs aren't known")
+	}
+	for _, kind := range v1alpha1.UserKinds {
+		err := c.Cluster.Kinds.CheckReadable(kind.GroupVersionKind())
+		if unread := (*kinds.UnreadError)(nil); errors.As(err, &unread) && !unread.Unused && !apierrors.IsNotFound(unread.Err) {
+			return err //nolint:wrapcheck // it says what isn't read
+		}
+	}
+	return nil
 }
 
 // tellReplaced emits an Event about an owner whose pinned maps were replaced.
