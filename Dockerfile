@@ -27,7 +27,8 @@ FROM source AS build-agent
 ARG VERSION=latest
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     go -C agent build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-agent && \
-    go -C agent build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-reader ./cmd/bpfman-ns ./cmd/bpfman-probe && \
+    go -C agent build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-ns ./cmd/bpfman-probe && \
+    go -C reader build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-reader && \
     release licences --out /licenses /out/bpfman-agent /out/bpfman-reader /out/bpfman-ns /out/bpfman-probe
 
 FROM source AS build-csi
@@ -39,7 +40,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 FROM source AS build-inspector
 ARG VERSION=latest
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go -C agent build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-inspector && \
+    go -C inspector build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-inspector && \
     release licences --out /licenses /out/bpfman-inspector
 
 # go-target keeps its symbols, because a uprobe is attached to one.

@@ -8,7 +8,7 @@ SHELL := bash
 LOCALBIN ?= $(CURDIR)/bin
 # Large builds (Kubernetes, the daemon) are cached outside of the clone, by version.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bpfman-operator
-MODULES := apis gobpfman internal agent csi operator cli
+MODULES := apis gobpfman internal bytecode agent reader inspector csi operator cli
 # All Go packages: those of the product's modules, and of the module at the root.
 PACKAGES := $(MODULES:%=./%/...) ./...
 export CGO_ENABLED ?= 0

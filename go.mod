@@ -176,6 +176,8 @@ require (
 require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/blang/semver/v4 v4.0.0
+	github.com/bpfman/bpfman-operator/bytecode v0.0.0-00010101000000-000000000000
+	github.com/bpfman/bpfman-operator/inspector v0.0.0-00010101000000-000000000000
 	github.com/bpfman/bpfman-operator/internal v0.0.0-00010101000000-000000000000
 	github.com/chromedp/cdproto v0.159.2
 	github.com/chromedp/chromedp v0.23.0
@@ -201,8 +203,11 @@ replace (
 	github.com/bpfman/bpfman => ./gobpfman
 	github.com/bpfman/bpfman-operator/agent => ./agent
 	github.com/bpfman/bpfman-operator/apis => ./apis
+	github.com/bpfman/bpfman-operator/bytecode => ./bytecode
 	github.com/bpfman/bpfman-operator/cli => ./cli
 	github.com/bpfman/bpfman-operator/csi => ./csi
+	github.com/bpfman/bpfman-operator/inspector => ./inspector
 	github.com/bpfman/bpfman-operator/internal => ./internal
 	github.com/bpfman/bpfman-operator/operator => ./operator
+	github.com/bpfman/bpfman-operator/reader => ./reader
 )

@@ -3,8 +3,8 @@ module github.com/bpfman/bpfman-operator/cli
 go 1.26.0
 
 require (
-	github.com/bpfman/bpfman-operator/agent v0.0.0
 	github.com/bpfman/bpfman-operator/apis v0.0.0
+	github.com/bpfman/bpfman-operator/bytecode v0.0.0-00010101000000-000000000000
 	github.com/bpfman/bpfman-operator/internal v0.0.0-00010101000000-000000000000
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/google/go-cmp v0.7.0
@@ -114,7 +114,7 @@ require (
 )
 
 replace (
-	github.com/bpfman/bpfman-operator/agent => ../agent
 	github.com/bpfman/bpfman-operator/apis => ../apis
+	github.com/bpfman/bpfman-operator/bytecode => ../bytecode
 	github.com/bpfman/bpfman-operator/internal => ../internal
 )

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"github.com/bpfman/bpfman-operator/agent/reader/registry"
+	"github.com/bpfman/bpfman-operator/bytecode/registry"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 

@@ -10,7 +10,7 @@ import (
 	"gotest.tools/v3/golden"
 	"sigs.k8s.io/yaml"
 
-	"github.com/bpfman/bpfman-operator/agent/reader/object"
+	"github.com/bpfman/bpfman-operator/bytecode/object"
 )
 
 // content contains a program of each type, with sections that name an attach point, and without.

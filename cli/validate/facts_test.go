@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/bytecode/object"
 )
 
 // What an object names is compared with what the bytecode has, once for all platforms.

@@ -3,7 +3,7 @@
 ##@ Build
 
 # The commands in the images.
-COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go csi/cmd/*/main.go \
+COMMANDS = $(patsubst %/main.go,%,$(wildcard $(patsubst %,%/cmd/*/main.go,operator agent reader inspector csi) \
 	examples/cmd/counters/main.go examples/cmd/firewall/main.go examples/cmd/go-target/main.go examples/cmd/map-exporter/main.go tests/cmd/*/main.go))
 # A uprobe finds a function of go-target by its symbol.
 LDFLAGS = $(if $(filter %/go-target,$1),,-s -w) -X github.com/bpfman/bpfman-operator/apis/version.Version=$(VERSION)

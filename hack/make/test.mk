@@ -10,8 +10,8 @@ requires = TEST_REQUIRES="$(TEST_REQUIRES) $1"
 REAL_DAEMON = BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher
 
 .PHONY: test-reader
-test-reader: $(LOCALBIN)/cosign build/agent/cmd/bpfman-reader ## Run the tests of signatures with those that cosign itself makes.
-	$(call requires,cosign commands) COSIGN=$< BPFMAN_READER=$(LOCALBIN)/bpfman-reader go -C agent test -count=1 ./cmd/bpfman-reader
+test-reader: $(LOCALBIN)/cosign build/reader/cmd/bpfman-reader ## Run the tests of signatures with those that cosign itself makes.
+	$(call requires,cosign commands) COSIGN=$< BPFMAN_READER=$(LOCALBIN)/bpfman-reader go -C reader test -count=1 ./cmd/bpfman-reader
 
 # What the fuzz tests find interesting is kept outside of the clone, for the next run.
 FUZZ_TIME ?= 30s
@@ -74,7 +74,7 @@ test-emulated: envtest bytecode $(BIG_ENDIAN_BYTECODE) ## Run the commands for a
 	$(call requires,emulators envtest) EMULATED_BIN=$(LOCALBIN) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 -v -timeout 30m ./emulated
 
 .PHONY: test-bytecode
-test-bytecode: bytecode envtest build/agent/cmd/bpfman-reader build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).
+test-bytecode: bytecode envtest build/reader/cmd/bpfman-reader build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).
 	$(call requires,daemon bytecode envtest commands) $(REAL_DAEMON) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
 		go -C tests test -count=1 -v ./contract ./wire ./bytecode ./bytecodesource ./manifests ./v05
 
@@ -88,7 +88,7 @@ test-corpus: bytecode build-launcher ## Load and attach each program of the eBPF
 	$(call requires,daemon bytecode bpftool corpus) $(REAL_DAEMON) CORPUS=$(CACHE)/corpus go -C tests test -count=1 -v -timeout 30m -run '^TestCorpus$$' ./bytecode $(CORPUS_FLAGS)
 
 .PHONY: test-inspector
-test-inspector: bytecode envtest build/agent/cmd/bpfman-inspector build-launcher ## Test that the inspector finds the same programs as bpftool, no matter what loaded, attached, or holds them (as root).
+test-inspector: bytecode envtest build/inspector/cmd/bpfman-inspector build-launcher ## Test that the inspector finds the same programs as bpftool, no matter what loaded, attached, or holds them (as root).
 	$(call requires,daemon bytecode envtest commands) $(REAL_DAEMON) BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector \
 		KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 -v ./inspector
 

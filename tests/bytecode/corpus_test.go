@@ -26,7 +26,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	bytecodeobject "github.com/bpfman/bpfman-operator/agent/reader/object"
+	bytecodeobject "github.com/bpfman/bpfman-operator/bytecode/object"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/internal/reader"

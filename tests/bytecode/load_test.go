@@ -22,7 +22,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	bytecodeobject "github.com/bpfman/bpfman-operator/agent/reader/object"
+	bytecodeobject "github.com/bpfman/bpfman-operator/bytecode/object"
 	"github.com/bpfman/bpfman-operator/examples/counters"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/bpfman/bpfman-operator/agent/daemon"
-	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
+	"github.com/bpfman/bpfman-operator/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/eventually"

@@ -30,7 +30,7 @@ func TestEventReasons(t *testing.T) {
 		documented[row[1]] = true
 	}
 
-	components := []string{"agent", "apis", "csi", "operator"}
+	components := []string{"agent", "apis", "csi", "inspector", "operator"}
 	constants := map[string]string{} // by name
 	computed := map[string][]string{ // by the expression that the reason comes from
 		"reason": nil, // the argument of tellNode and emit
@@ -84,7 +84,7 @@ func reasonsOf(t *testing.T, path string, call *ast.CallExpr, constants map[stri
 		return nil
 	}
 	// A conflict of an object gets an Event, with its type as the reason.
-	if types.ExprString(function) == "f.add" && strings.HasPrefix(path, filepath.Join(root, "agent/inspector/conflict")) {
+	if types.ExprString(function) == "f.add" && strings.HasPrefix(path, filepath.Join(root, "inspector/conflict")) {
 		if types.ExprString(call.Args[2]) == "nil" {
 			return nil
 		}

@@ -22,7 +22,7 @@ import (
 )
 
 // speaking are the directories with strings for users: messages, logs, and help.
-var speaking = []string{"agent", "apis", "cli", "csi", "internal", "operator", "hack/cluster"}
+var speaking = []string{"agent", "apis", "bytecode", "cli", "csi", "inspector", "internal", "operator", "reader", "hack/cluster"}
 
 // TestMessagesAvoidWords checks the strings of the commands for the words that Vale refuses on
 // pages (make prose), because Vale doesn't read Go.

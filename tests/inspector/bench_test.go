@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/agent/inspector/inventory"
-	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
-	"github.com/bpfman/bpfman-operator/agent/inspector/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/inspector/inventory"
+	"github.com/bpfman/bpfman-operator/inspector/kernel"
+	"github.com/bpfman/bpfman-operator/inspector/report"
 	"github.com/bpfman/bpfman-operator/internal/figures"
 	"github.com/bpfman/bpfman-operator/tests/must"
 	probed "github.com/bpfman/bpfman-operator/tests/node"

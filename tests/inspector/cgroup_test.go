@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/bpfman/bpfman-operator/agent/inspector/process"
+	"github.com/bpfman/bpfman-operator/inspector/process"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/must"
 )

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
-	inspected "github.com/bpfman/bpfman-operator/agent/inspector/daemon"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/inspector/conflict"
+	inspected "github.com/bpfman/bpfman-operator/inspector/daemon"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )

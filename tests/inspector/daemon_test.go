@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/status"
 
-	inspected "github.com/bpfman/bpfman-operator/agent/inspector/daemon"
-	"github.com/bpfman/bpfman-operator/agent/inspector/live"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	inspected "github.com/bpfman/bpfman-operator/inspector/daemon"
+	"github.com/bpfman/bpfman-operator/inspector/live"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/must"

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/agent/inspector/inventory"
-	"github.com/bpfman/bpfman-operator/agent/inspector/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/inspector/inventory"
+	"github.com/bpfman/bpfman-operator/inspector/report"
 )
 
 // seenVariable is an environment variable that makes the test's binary print what it

@@ -39,11 +39,11 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
-	inspectormetrics "github.com/bpfman/bpfman-operator/agent/inspector/metrics"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/csi/driver"
 	csimetrics "github.com/bpfman/bpfman-operator/csi/metrics"
+	inspectormetrics "github.com/bpfman/bpfman-operator/inspector/metrics"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/must"
 )

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
-	"github.com/bpfman/bpfman-operator/agent/inspector/inventory"
-	"github.com/bpfman/bpfman-operator/agent/inspector/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/inspector/conflict"
+	"github.com/bpfman/bpfman-operator/inspector/inventory"
+	"github.com/bpfman/bpfman-operator/inspector/report"
 )
 
 // TracepointPlaces is the number of programs that the kernel runs at one tracepoint: BPF_TRACE_MAX_PROGS.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bpfman/bpfman-operator/agent/reader/object"
+	"github.com/bpfman/bpfman-operator/bytecode/object"
 	"github.com/bpfman/bpfman-operator/tests/must"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package bpffs finds what is pinned in the BPF file systems of a node, including those
+// of containers.
+package bpffs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/inspector/dirents"
+	"github.com/bpfman/bpfman-operator/inspector/kernel"
+	"github.com/bpfman/bpfman-operator/inspector/process"
+	"github.com/bpfman/bpfman-operator/internal/containerfs"
+	"github.com/bpfman/bpfman-operator/internal/kubelet"
+)
+
+// Pin is a file that keeps a program, a map, or a link in the kernel.
+type Pin struct {
+	// Path is the path in the mount namespace of the processes that the file system is
+	// mounted for.
+	Path string
+	// Behind contains the id of what is pinned.
+	Behind kernel.Described
+	// Place is the place of these processes. It is empty for the host's.
+	Place process.Place
+}
+
+// Pins are the pins on a node. They cache what each file refers to, because that doesn't
+// change.
+type Pins struct {
+	// All are the pins, sorted by path.
+	All []Pin
+
+	proc        string
+	directories []directory
+	known       map[file]kernel.Described
+}
+
+// file identifies a file as long as it exists.
+type file struct {
+	device, inode uint64
+	changed       unix.StatxTimestamp
+}
+
+// directory is a directory with its state. The state changes when a file is added or
+// removed.
+type directory struct {
+	// process is the directory in /proc of the process that path is of.
+	process, path string
+	is            file
+}
+
+// NewPins returns Pins that are empty until the first scan.
+func NewPins(proc string) *Pins { return &Pins{proc: proc} }
+
+// Changed reports whether something was pinned or unpinned since the scan. It makes a few
+// system calls for each directory.
+func (p *Pins) Changed() bool {
+	return slices.ContainsFunc(p.directories, func(d directory) bool {
+		is, err := d.now()
+		return err != nil || is != d.is
+	})
+}
+
+// now returns the state of the directory that is at the path now.
+func (d directory) now() (file, error) {
+	in, err := containerfs.Open(d.process)
+	if err != nil {
+		return file{}, err //nolint:wrapcheck // it says what was opened
+	}
+	defer in.Close()
+	dir, err := in.Cached(d.path)
+	if err != nil {
+		return file{}, fmt.Errorf("open %s: %w", d.path, err)
+	}
+	defer unix.Close(dir)
+	is, _, err := status(dir)
+	if err != nil {
+		return file{}, fmt.Errorf("stat %s: %w", d.path, err)
+	}
+	return is, nil
+}
+
+// status returns the identity and the type of an open file, as far as the kernel knows them. It asks no file system, because
+// a container can serve one.
+func status(fd int) (is file, mode uint16, err error) {
+	var s unix.Statx_t
+	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_CTIME, &s)
+	return file{unix.Mkdev(s.Dev_major, s.Dev_minor), s.Ino, s.Ctime}, s.Mode & unix.S_IFMT, err //nolint:wrapcheck // the caller says which file
+}
+
+// Scan reads the BPF file systems of mount namespaces, each once, the host's first. It
+// joins errors, and continues after them.
+func (p *Pins) Scan(namespaces []process.Namespace) error {
+	walk := walk{pins: p, known: map[file]kernel.Described{}, leftOfPods: maxFiles}
+	p.All, p.directories = nil, nil
+	seen := map[string]bool{}
+	var failures []error
+	for i, namespace := range namespaces {
+		mounts, err := process.Mounts(p.proc, namespace.PID, "bpf")
+		if err != nil {
+			if !ended(err) {
+				failures = append(failures, err)
+			}
+			continue
+		}
+		// Read a whole file system before a part of it.
+		slices.SortStableFunc(mounts, func(a, b *mountinfo.Info) int { return len(a.Root) - len(b.Root) })
+		for _, mount := range mounts {
+			device := fmt.Sprintf("%d:%d", mount.Major, mount.Minor)
+			if seen[device+"/"] || seen[device+mount.Root] {
+				continue
+			}
+			ofPod := i > 0 || kubelet.PodOf(mount.Mountpoint) != ""
+			if err := walk.mount(namespace, mount, ofPod); err != nil {
+				if !ended(err) {
+					failures = append(failures, err)
+				}
+				continue
+			}
+			seen[device+mount.Root] = true
+		}
+	}
+	p.known = walk.known
+	slices.SortFunc(p.All, func(a, b Pin) int { return strings.Compare(a.Path, b.Path) })
+	return errors.Join(failures...)
+}
+
+// ended reports whether an error means that the process has ended, or that its mount was
+// removed.
+func ended(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
+}
+
+// walk is the state of one scan.
+type walk struct {
+	pins  *Pins
+	known map[file]kernel.Described
+	place process.Place
+	depth int
+	// left is how many more files can be read in the current file system, and leftOfPods in
+	// those of all pods.
+	left, leftOfPods int
+}
+
+// Limits, because a container could otherwise keep the inspector reading forever. Files are
+// pins, links, and directories: whoever can write to a file system can create any number, at
+// nearly no cost.
+const (
+	maxDepth = 32
+	// maxFiles is the maximum number of files in a file system of the host, and in those of
+	// all pods together.
+	maxFiles = 100_000
+	// maxOfPod is the maximum number of files in a volume, or a container's file system.
+	maxOfPod = 2048
+	// minOfPod is the number of files that are read in each of these in any case.
+	minOfPod = 64
+)
+
+// limit returns the number of files to read in a file system.
+func (w *walk) limit(ofPod bool) int {
+	if !ofPod {
+		return maxFiles
+	}
+	return max(minOfPod, min(maxOfPod, w.leftOfPods))
+}
+
+// mount reads a file system. A container can have created its files, so mount follows no
+// links, and reads only from a BPF file system.
+func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod bool) error {
+	process := filepath.Join(w.pins.proc, strconv.Itoa(namespace.PID))
+	in, err := containerfs.Open(process)
+	if err != nil {
+		return fmt.Errorf("process %d: %w", namespace.PID, err)
+	}
+	defer in.Close()
+	found, err := in.Cached(mount.Mountpoint)
+	if served := (*containerfs.ServedError)(nil); errors.As(err, &served) {
+		return nil // something was mounted in its way
+	}
+	if err != nil {
+		return fmt.Errorf("process %d: open %s: %w", namespace.PID, mount.Mountpoint, err)
+	}
+	defer unix.Close(found)
+	if kind, err := in.Type(found); err != nil || kind != "bpf" {
+		return nil //nolint:nilerr // something else was mounted in its place
+	}
+	dir, err := unix.Open("/proc/thread-self/fd/"+strconv.Itoa(found), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("process %d: open %s: %w", namespace.PID, mount.Mountpoint, err)
+	}
+	defer unix.Close(dir)
+	limit := w.limit(ofPod)
+	w.place, w.depth, w.left = namespace.Place, 0, limit
+	err = w.directory(dir, process, mount.Mountpoint)
+	if ofPod {
+		w.leftOfPods -= limit - w.left
+	}
+	if errors.Is(err, errCrowded) {
+		return fmt.Errorf("%s: more than %d files", mount.Mountpoint, limit) // once, not for each directory
+	}
+	return err
+}
+
+// errCrowded means that a file system has more files than are read.
+var errCrowded = errors.New("too many files")
+
+// directory reads an open directory. path is its path in the mount namespace of a process.
+func (w *walk) directory(dir int, process, path string) error {
+	is, _, err := status(dir)
+	if err != nil {
+		return fmt.Errorf("stat %s: %w", path, err)
+	}
+	w.pins.directories = append(w.pins.directories, directory{process, path, is})
+	var entries []string
+	var failures []error
+	err = dirents.Each(dir, func(name string) bool {
+		if w.left == 0 {
+			failures = append(failures, errCrowded)
+			return false
+		}
+		w.left--
+		entries = append(entries, name)
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("list %s: %w", path, err)
+	}
+	for _, name := range entries {
+		if err := w.entry(dir, is.device, process, path, name); err != nil && !ended(err) {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (w *walk) entry(dir int, device uint64, process, parent, name string) error {
+	path := filepath.Join(parent, name)
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	is, mode, err := status(fd)
+	if err != nil {
+		return fmt.Errorf("stat %s: %w", path, err)
+	}
+	if is.device != device {
+		return nil // another file system is mounted on it, and is read separately
+	}
+	self := "/proc/thread-self/fd/" + strconv.Itoa(fd)
+	switch mode {
+	case unix.S_IFREG:
+		return w.file(self, path, is)
+	case unix.S_IFDIR:
+		if w.depth >= maxDepth {
+			return fmt.Errorf("%s: more than %d directories deep", path, maxDepth)
+		}
+		sub, err := unix.Open(self, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", path, err)
+		}
+		defer unix.Close(sub)
+		w.depth++
+		defer func() { w.depth-- }()
+		return w.directory(sub, process, path)
+	}
+	return nil
+}
+
+// file finds out what an open file refers to.
+func (w *walk) file(self, path string, is file) error {
+	behind, known := w.known[is] // another link to the file
+	if !known {
+		behind, known = w.pins.known[is]
+	}
+	if !known {
+		fd, err := kernel.OpenPin(self)
+		if err != nil {
+			return fmt.Errorf("open what is pinned at %s: %w", path, err)
+		}
+		behind, err = kernel.Describe("/proc/thread-self/fdinfo/" + strconv.Itoa(fd))
+		unix.Close(fd)
+		if err != nil {
+			return fmt.Errorf("read what is pinned at %s: %w", path, err)
+		}
+	}
+	w.known[is] = behind
+	w.pins.All = append(w.pins.All, Pin{Path: path, Behind: behind, Place: w.place})
+	return nil
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package cgroup finds the programs that are attached to cgroups, with or without links.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/inspector/dirents"
+	"github.com/bpfman/bpfman-operator/inspector/kernel"
+	"github.com/bpfman/bpfman-operator/inspector/process"
+)
+
+// Hook is a program at a hook of a cgroup.
+type Hook struct {
+	// Cgroup is the path of the cgroup, relative to the root of its file system.
+	Cgroup string
+	// ID is the kernel's id of the cgroup.
+	ID uint64
+	// Type is the type, as in BpfNodeAttachPoint.
+	Type    string
+	Program uint32
+	// Position starts at 1. The programs of parent cgroups aren't counted, but run too.
+	Position int32
+}
+
+// hooks maps types of programs to their possible attach types.
+var hooks = map[string][]ebpf.AttachType{
+	"cgroup_skb":     {ebpf.AttachCGroupInetIngress, ebpf.AttachCGroupInetEgress},
+	"cgroup_sock":    {ebpf.AttachCGroupInetSockCreate, ebpf.AttachCgroupInetSockRelease, ebpf.AttachCGroupInet4PostBind, ebpf.AttachCGroupInet6PostBind},
+	"cgroup_device":  {ebpf.AttachCGroupDevice},
+	"sock_ops":       {ebpf.AttachCGroupSockOps},
+	"cgroup_sysctl":  {ebpf.AttachCGroupSysctl},
+	"cgroup_sockopt": {ebpf.AttachCGroupGetsockopt, ebpf.AttachCGroupSetsockopt},
+	"cgroup_sock_addr": {
+		ebpf.AttachCGroupInet4Bind, ebpf.AttachCGroupInet6Bind, ebpf.AttachCGroupInet4Connect, ebpf.AttachCGroupInet6Connect,
+		ebpf.AttachCGroupUDP4Sendmsg, ebpf.AttachCGroupUDP6Sendmsg, ebpf.AttachCGroupUDP4Recvmsg, ebpf.AttachCGroupUDP6Recvmsg,
+		ebpf.AttachCgroupInet4GetPeername, ebpf.AttachCgroupInet6GetPeername, ebpf.AttachCgroupInet4GetSockname, ebpf.AttachCgroupInet6GetSockname,
+		ebpf.AttachCgroupUnixConnect, ebpf.AttachCgroupUnixSendmsg, ebpf.AttachCgroupUnixRecvmsg, ebpf.AttachCgroupUnixGetpeername, ebpf.AttachCgroupUnixGetsockname,
+	},
+	"lsm": {ebpf.AttachLSMCgroup},
+}
+
+// Attaches reports whether programs of a type are mainly attached to cgroups.
+func Attaches(programType string) bool { return programType != "lsm" && hooks[programType] != nil }
+
+// Hooks visits all cgroups of the host, and queries the programs of some types. It visits
+// only cgroup v2, because no other cgroups have programs. host is a process that sees
+// the host's cgroups. paths maps ids to paths.
+func Hooks(proc string, host int, programTypes []string) (paths map[uint64]string, found []Hook, err error) {
+	mounts, err := process.Mounts(proc, host, "cgroup2")
+	if err != nil {
+		return nil, nil, err
+	}
+	// Prefer a mount that shows the whole hierarchy.
+	slices.SortStableFunc(mounts, func(a, b *mountinfo.Info) int { return len(a.Root) - len(b.Root) })
+	if len(mounts) == 0 {
+		return nil, nil, nil
+	}
+	walk := walk{paths: map[uint64]string{}, unknown: map[ebpf.AttachType]bool{}}
+	for _, programType := range programTypes {
+		walk.types = append(walk.types, hooks[programType]...)
+	}
+	if err := walk.visit(filepath.Join(proc, strconv.Itoa(host), "root", mounts[0].Mountpoint), "/"); err != nil {
+		return nil, nil, fmt.Errorf("visit cgroups: %w", err)
+	}
+	return walk.paths, walk.found, nil
+}
+
+type walk struct {
+	types   []ebpf.AttachType
+	unknown map[ebpf.AttachType]bool
+	paths   map[uint64]string
+	found   []Hook
+}
+
+// visit reads a cgroup and its children. It leaves out cgroups that disappear in the
+// meantime.
+func (w *walk) visit(dir, path string) error {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return fmt.Errorf("stat %s: %w", path, err)
+	}
+	w.paths[stat.Ino] = path
+	if err := w.query(fd, path, stat.Ino); err != nil {
+		return err
+	}
+	below, err := directories(fd)
+	if err != nil {
+		return nil // it was removed
+	}
+	for _, name := range below {
+		if err := w.visit(filepath.Join(dir, name), filepath.Join(path, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// query gets the programs that are attached to the cgroup itself, in order.
+func (w *walk) query(fd int, path string, id uint64) error {
+	for _, attach := range w.types {
+		if w.unknown[attach] {
+			continue
+		}
+		result, err := link.QueryPrograms(link.QueryOptions{Target: fd, Attach: attach})
+		switch {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, link.ErrNotSupported):
+			w.unknown[attach] = true // this kernel doesn't know the type
+			continue
+		case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENOENT):
+			return nil // the cgroup was removed
+		case err != nil:
+			return fmt.Errorf("query %s of %s: %w", attach, path, err)
+		}
+		for i, attached := range result.Programs {
+			w.found = append(w.found, Hook{
+				Cgroup: path, ID: id, Type: kernel.AttachType(uint32(attach)), Program: uint32(attached.ID), Position: int32(i) + 1,
+			})
+		}
+	}
+	return nil
+}
+
+// directories returns the directories in a directory.
+func directories(fd int) ([]string, error) {
+	var found []string
+	err := dirents.Each(fd, func(name string) bool {
+		// A cgroup has dozens of files, with names such as memory.max. If a name looks
+		// like that, directories checks whether it is a cgroup.
+		if !isFile(fd, name) {
+			found = append(found, name)
+		}
+		return true
+	})
+	return found, err
+}
+
+// interfaceFiles are the prefixes of the names of a cgroup's files.
+var interfaceFiles = []string{"cgroup.", "memory.", "cpu.", "cpuset.", "io.", "pids.", "hugetlb.", "rdma.", "misc.", "dmem.", "irq."}
+
+func isFile(fd int, name string) bool {
+	known := slices.ContainsFunc(interfaceFiles, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	if known && !strings.HasSuffix(name, ".slice") && !strings.HasSuffix(name, ".scope") && !strings.HasSuffix(name, ".service") {
+		return true
+	}
+	var stat unix.Stat_t
+	return unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW) != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR
+}
