@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/nearest"
 )
 
 // KindOf finds a kind that users write by any name that kubectl accepts, such as tcxprogram, tcxprograms, or tcxprog. The
@@ -32,7 +33,7 @@ func KindOf(name string) (v1alpha1.Kind[v1alpha1.UserObject], error) {
 	for _, k := range v1alpha1.UserKinds {
 		names = append(names, strings.ToLower(k.Name))
 	}
-	return v1alpha1.Kind[v1alpha1.UserObject]{}, fmt.Errorf("%q is not one of the kinds %s", name, strings.Join(names, ", "))
+	return v1alpha1.Kind[v1alpha1.UserObject]{}, fmt.Errorf("%q is not one of the kinds %s%s", name, strings.Join(names, ", "), nearest.Question(resource, slices.Values(names)))
 }
 
 // shortName returns the short name of a kind, such as tcxprog.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"archive/tar"
 	"cmp"
 	"context"
 	"debug/elf"
@@ -235,7 +236,12 @@ func warn(w io.Writer, image partial.WithRawManifest) error {
 	return nil
 }
 
+// buildOrOpen builds an image from object files, or opens one that "image build" wrote. An archive of one is recognized among
+// the files, too.
 func buildOrOpen(files []string, from string) (partial.WithRawManifest, func(), error) {
+	if from == "" && len(files) == 1 && isArchive(files[0]) {
+		from = files[0]
+	}
 	if from == "" {
 		image, _, err := build(files)
 		return image, func() {}, err
@@ -363,6 +369,17 @@ func inspect(ctx context.Context, registries *bytecodeimage.Registries, source s
 // looksLikeFile reports whether the argument is probably meant to be a file.
 func looksLikeFile(source string) bool {
 	return filepath.IsAbs(source) || strings.HasPrefix(source, ".") || slices.Contains([]string{".o", ".tar"}, filepath.Ext(source))
+}
+
+// isArchive reports whether a file is a tar archive.
+func isArchive(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	_, err = tar.NewReader(file).Next()
+	return err == nil && !isELF(path)
 }
 
 func isELF(path string) bool {

@@ -83,6 +83,7 @@ func TestImage(t *testing.T) {
 		{"build.txt", []string{"build", "-f", objects + "globals.o", "-f", "arm64=" + objects + "pinned.o", "-o", archive}},
 		{"inspect-archive.txt", []string{"inspect", archive}},
 		{"push.txt", []string{"push", image, "--from", archive, ca}},
+		{"push.txt", []string{"push", image, "-f", archive, ca}}, // the same
 		{"inspect.txt", []string{"inspect", image, ca}},
 		{"inspect.json", []string{"inspect", image, ca, "-o", "json"}},
 		{"inspect-jsonpath.txt", []string{"inspect", image, ca, "-o", "jsonpath={.objects[*].programs[*].name}"}},

@@ -272,6 +272,7 @@ func TestWhy(t *testing.T) {
 func TestWhyRefuses(t *testing.T) {
 	refuses(t, clusterOf(), "why", map[string][]string{
 		`get TcxProgram absent: tcxprograms.bpfman.io "absent" not found`:                    {"tcxprog/absent"},
+		`, xdpprogram; did you mean tcxprogram?`:                                             {"tcxprogramm/a"},
 		`"pod" is not one of the kinds`:                                                      {"pod/a"},
 		"no object of bpfman is named tcxprog, neither in the cluster nor in namespace team": {"tcxprog"},
 		"specify one as KIND/NAME":                                                           {"tcxprog/"},
