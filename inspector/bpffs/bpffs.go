@@ -76,9 +76,9 @@ func (p *Pins) Changed() bool {
 func (d directory) now() (file, error) {
 	in, err := containerfs.Open(d.process)
 	if err != nil {
-		return file{}, err //nolint:wrapcheck // it says what was opened
+		return file{}, err
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	dir, err := in.Cached(d.path)
 	if err != nil {
 		return file{}, fmt.Errorf("open %s: %w", d.path, err)
@@ -95,8 +95,10 @@ func (d directory) now() (file, error) {
 // a container can serve one.
 func status(fd int) (is file, mode uint16, err error) {
 	var s unix.Statx_t
-	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_CTIME, &s)
-	return file{unix.Mkdev(s.Dev_major, s.Dev_minor), s.Ino, s.Ctime}, s.Mode & unix.S_IFMT, err //nolint:wrapcheck // the caller says which file
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_CTIME, &s); err != nil {
+		return file{}, 0, fmt.Errorf("statx: %w", err)
+	}
+	return file{unix.Mkdev(s.Dev_major, s.Dev_minor), s.Ino, s.Ctime}, s.Mode & unix.S_IFMT, nil
 }
 
 // Scan reads the BPF file systems of mount namespaces, each once, the host's first. It
@@ -183,7 +185,7 @@ func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod b
 	if err != nil {
 		return fmt.Errorf("process %d: %w", namespace.PID, err)
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	found, err := in.Cached(mount.Mountpoint)
 	if served := (*containerfs.ServedError)(nil); errors.As(err, &served) {
 		return nil // something was mounted in its way
@@ -193,7 +195,7 @@ func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod b
 	}
 	defer unix.Close(found)
 	if kind, err := in.Type(found); err != nil || kind != "bpf" {
-		return nil //nolint:nilerr // something else was mounted in its place
+		return nil // something else was mounted in its place
 	}
 	dir, err := unix.Open("/proc/thread-self/fd/"+strconv.Itoa(found), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -204,7 +204,7 @@ func entries(root *containerfs.Root, directory string) []string {
 func openFile(root *containerfs.Root, path string) (*os.File, error) {
 	found, err := root.Find(path)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller says which file
+		return nil, err
 	}
 	defer func() { _ = unix.Close(found) }()
 	var status unix.Stat_t
