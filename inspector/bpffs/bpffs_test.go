@@ -74,7 +74,7 @@ func TestCrowdedVolume(t *testing.T) {
 	}
 }
 
-// A pod that serves a file system in the way of a volume, or in it, and doesn't answer, doesn't make the inspector wait. Others'
+// A pod that serves a file system on the path of a volume, or in it, and doesn't answer, doesn't make the inspector wait. Others'
 // pins stay known.
 func TestVolumeInAServedFileSystem(t *testing.T) {
 	root := sandbox.Root(t)

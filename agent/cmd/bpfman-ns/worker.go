@@ -71,8 +71,10 @@ func run(worker *exec.Cmd, limit time.Duration) error {
 	case <-time.After(limit):
 		_ = worker.Process.Kill()
 		select {
-		case <-ended:
-			return fmt.Errorf("not done after %s", limit)
+		case err = <-ended:
+			if err != nil {
+				return fmt.Errorf("not done after %s: %w", limit, err)
+			}
 		case <-time.After(killed):
 			return fmt.Errorf("not done after %s, and a file system of the container keeps it from ending", limit)
 		}
