@@ -74,10 +74,12 @@ type Node struct {
 	// changes may have been missed.
 	Interfaces      func() (map[string]program.Interface, error)
 	WatchInterfaces func(ctx context.Context, changed func(), failed func(error))
-	// Containers returns the containers on the node, whose pods the API server has. PodInterfaces sets the interfaces of each
+	// Containers returns the containers and sandboxes on the node, whose pods the API server has. PodInterfaces sets the interfaces of each
 	// of them.
 	Containers    func(context.Context, []corev1.Pod) ([]program.Container, error)
 	PodInterfaces func([]program.Container)
+	// WatchContainers calls changed after the sandboxes or containers of a pod have changed: see [controller.Options].
+	WatchContainers func(ctx context.Context, changed func(namespace string, labels map[string]string), failed func(error))
 	// PinsDir is the directory with maps that bytecode pins by name, and KernelTypes the one with the kernel's types. They are
 	// "" if there is none.
 	PinsDir, KernelTypes string
@@ -124,6 +126,7 @@ func New(config *rest.Config, o Options, node Node, log logr.Logger) (*Agent, er
 		WatchInterfaces: node.WatchInterfaces,
 		Containers:      node.Containers,
 		PodInterfaces:   node.PodInterfaces,
+		WatchContainers: node.WatchContainers,
 		PinsDir:         node.PinsDir,
 		KernelTypes:     node.KernelTypes,
 

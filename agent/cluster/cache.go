@@ -202,10 +202,21 @@ func trimPod(o any) (any, error) {
 		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName}
 		p.Status = corev1.PodStatus{
 			Phase:                      p.Status.Phase,
+			Conditions:                 readyToStart(p.Status.Conditions),
 			InitContainerStatuses:      p.Status.InitContainerStatuses,
 			ContainerStatuses:          p.Status.ContainerStatuses,
 			EphemeralContainerStatuses: p.Status.EphemeralContainerStatuses,
 		}
 	}
 	return o, nil
+}
+
+// readyToStart returns the condition that says whether a pod's sandbox and its network are ready, if it is there.
+func readyToStart(conditions []corev1.PodCondition) []corev1.PodCondition {
+	for _, c := range conditions {
+		if c.Type == corev1.PodReadyToStartContainers {
+			return []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return nil
 }

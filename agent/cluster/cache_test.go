@@ -96,12 +96,17 @@ func TestTransformsAreIdempotent(t *testing.T) {
 func TestWhatIsKeptOfPods(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d", corev1.MirrorPodAnnotationKey: "uid"}}}
 	pod.Spec = corev1.PodSpec{NodeName: "node", HostNetwork: true, HostPID: true, ServiceAccountName: "s"}
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Message: "m", ContainerStatuses: []corev1.ContainerStatus{{Name: "c"}}}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Message: "m", ContainerStatuses: []corev1.ContainerStatus{{Name: "c"}}, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue, Message: "m"},
+	}}
 	if _, err := trimPod(pod); err != nil {
 		t.Fatal(err)
 	}
 	if pod.Spec.NodeName != "node" || pod.Labels["a"] != "b" || pod.Annotations[corev1.MirrorPodAnnotationKey] != "uid" || len(pod.Status.ContainerStatuses) != 1 || pod.Status.Phase != corev1.PodRunning {
 		t.Errorf("it lost what is read: %+v", pod)
+	}
+	if c := pod.Status.Conditions; len(c) != 1 || c[0] != (corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}) {
+		t.Errorf("conditions %+v", c)
 	}
 	if len(pod.Annotations) != 1 || pod.Spec.ServiceAccountName != "" || pod.Spec.HostNetwork || pod.Spec.HostPID || pod.Status.Message != "" {
 		t.Errorf("it keeps what nobody reads: %+v", pod)

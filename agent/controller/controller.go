@@ -56,8 +56,12 @@ type Options struct {
 	// WatchInterfaces calls changed when the watch starts, and after interfaces have changed, until ctx ends. It calls failed
 	// if changes are detected late. Nil means that interfaces don't change.
 	WatchInterfaces func(ctx context.Context, changed func(), failed func(error))
-	// Containers returns the containers on this node, whose pods the API server has.
+	// Containers returns the containers and sandboxes on this node, whose pods the API server has.
 	Containers func(context.Context, []corev1.Pod) ([]program.Container, error)
+	// WatchContainers calls changed with the namespace and labels of pods after their sandboxes or containers have changed, until
+	// ctx ends: "" and nil mean any pod. It calls failed if there are no such events. It can be nil: then the pods' statuses say
+	// when containers change.
+	WatchContainers func(ctx context.Context, changed func(namespace string, labels map[string]string), failed func(error))
 	// PodInterfaces sets the interfaces of each of these containers: those in its pod's
 	// network namespace.
 	PodInterfaces func([]program.Container)
@@ -146,6 +150,7 @@ func (c *Controller) Run(ctx context.Context, onConnect func(context.Context, fu
 		retirement{c.Cluster, c.Inventory, c.Bpffs, c.reconciler.isAttached}.retire(ctx, replacedWithin)
 	})
 	background(c.watchInterfaces)
+	background(c.watchContainers)
 	tasks.Go(func() error { return c.compare(ctx) })
 	c.work(background)
 	return tasks.Wait()
@@ -158,6 +163,21 @@ func (c *Controller) watchInterfaces(ctx context.Context) {
 	}
 	c.WatchInterfaces(ctx, func() { c.interfacesChanged(ctx) }, func(err error) {
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to watch network interfaces; changes are detected late")
+	})
+}
+
+// watchContainers has the containers read when the runtime reports that those of a selected pod change. This is before the
+// pod's status says so.
+func (c *Controller) watchContainers(ctx context.Context) {
+	if c.WatchContainers == nil {
+		return
+	}
+	c.WatchContainers(ctx, func(namespace string, labels map[string]string) {
+		if namespace == "" || c.anyOwner(ctx, func(owner program.Owner) bool { return owner.SelectsPod(namespace, labels) }) {
+			c.facts.containers.refresh()
+		}
+	}, func(err error) {
+		logr.FromContextOrDiscard(ctx).Info("The statuses of pods say when their containers change", "reason", err.Error())
 	})
 }
 

@@ -152,7 +152,15 @@ func (f *facts) outlived() bool {
 
 // podChanged reports whether the containers that the runtime has for a pod can differ between two states of the pod.
 func podChanged(before, now *corev1.Pod) bool {
-	return !maps.Equal(before.Labels, now.Labels) || before.Status.Phase != now.Status.Phase || !slices.Equal(running(before), running(now))
+	return !maps.Equal(before.Labels, now.Labels) || before.Status.Phase != now.Status.Phase || hasSandbox(before) != hasSandbox(now) ||
+		!slices.Equal(running(before), running(now))
+}
+
+// hasSandbox reports whether the kubelet says that the pod's sandbox and its network are ready.
+func hasSandbox(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
+	})
 }
 
 // running returns the IDs of a pod's running containers.

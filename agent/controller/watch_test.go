@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
 // A deletion that the watch missed is handled after the next list.
@@ -75,4 +78,75 @@ func TestInterfacesConcernTheirOwners(t *testing.T) {
 			t.Errorf("%s is queued", key)
 		}
 	})
+}
+
+// The containers are read when something says that those of a pod have changed, if an object selects the pod.
+func TestPodsConcernTheirOwners(t *testing.T) {
+	const selects = `{"metadata":{"name":"web","uid":"uid-web"},"spec":{"bpffunctionname":"f","direction":"ingress","priority":50,
+		"interfaceselector":{"interfaces":["eth0"]},"containers":{"namespace":"","pods":{"matchLabels":{"app":"web"}}},"bytecode":{"path":"/object.o"},"nodeselector":{}}}`
+	pod := func(app string, change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"app": app}}}
+		change(p)
+		return p
+	}
+	as := func(*corev1.Pod) {}
+	ready := func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
+	}
+	runs := func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: "1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	}
+	for name, c := range map[string]struct {
+		event func(toolscache.ResourceEventHandler, func(string, map[string]string))
+		reads int
+	}{
+		"a pod": {func(h toolscache.ResourceEventHandler, _ func(string, map[string]string)) {
+			h.OnAdd(pod("web", as), false)
+		}, 1},
+		"another pod": {func(h toolscache.ResourceEventHandler, _ func(string, map[string]string)) {
+			h.OnAdd(pod("db", as), false)
+		}, 0},
+		"its sandbox": {func(h toolscache.ResourceEventHandler, _ func(string, map[string]string)) {
+			h.OnUpdate(pod("web", as), pod("web", ready))
+		}, 1},
+		"its container": {func(h toolscache.ResourceEventHandler, _ func(string, map[string]string)) {
+			h.OnUpdate(pod("web", ready), pod("web", runs))
+		}, 1},
+		"its label is removed": {func(h toolscache.ResourceEventHandler, _ func(string, map[string]string)) {
+			h.OnUpdate(pod("web", as), pod("db", as))
+		}, 1},
+		"nothing that matters": {func(h toolscache.ResourceEventHandler, _ func(string, map[string]string)) {
+			h.OnUpdate(pod("web", runs), pod("web", runs))
+		}, 0},
+		"a deleted pod": {func(h toolscache.ResourceEventHandler, _ func(string, map[string]string)) { h.OnDelete(pod("db", as)) }, 1},
+		"the runtime's event": {func(_ toolscache.ResourceEventHandler, event func(string, map[string]string)) {
+			event("default", map[string]string{"app": "web"})
+		}, 1},
+		"its event of another pod": {func(_ toolscache.ResourceEventHandler, event func(string, map[string]string)) { event("default", nil) }, 0},
+		"its event about any pod":  {func(_ toolscache.ResourceEventHandler, event func(string, map[string]string)) { event("", nil) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reads := 0
+				event := make(chan func(string, map[string]string), 1)
+				server := &apiServer{lists: map[string]string{"tcxprograms": selects}}
+				h, stop := startController(t, server, func(o *Options) {
+					o.Containers = func(context.Context, []corev1.Pod) ([]program.Container, error) {
+						reads++
+						return nil, nil
+					}
+					o.WatchContainers = func(_ context.Context, changed func(string, map[string]string), _ func(error)) { event <- changed }
+				})
+				defer stop()
+				h.watchContainers(t.Context())
+				<-time.After(time.Minute)
+				before := reads
+				c.event(h.onPod(t.Context()), <-event)
+				<-time.After(time.Second)
+				if reads-before != c.reads {
+					t.Errorf("%d reads, want %d", reads-before, c.reads)
+				}
+			})
+		})
+	}
 }

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,7 +42,7 @@ type Runtime struct {
 // change while they exist.
 type known struct {
 	containers map[string]details
-	sandboxes  map[string]modes
+	sandboxes  map[string]network
 }
 
 // details contains the fields that CRI only has in a runtime-specific format.
@@ -50,9 +51,13 @@ type details struct {
 	netns string // of the pod, as a path of the host; "" for the host's
 }
 
-// modes contains which namespaces of the node a sandbox uses. They come from the runtime: a pod that a
-// user created may not be the one that the sandbox was created for.
-type modes struct{ hostNetwork, hostPID bool }
+// network contains what a sandbox has of the node's namespaces, and its network namespace. They come from the runtime: a pod
+// that a user created may not be the one that the sandbox was created for.
+type network struct {
+	hostNetwork, hostPID bool
+	// netns is the path of its network namespace on the host, or "" if the runtime doesn't say it.
+	netns string
+}
 
 // Connection is a connection to a container runtime.
 type Connection interface {
@@ -71,15 +76,16 @@ func DialBelow(run string) Dial {
 
 // NewRuntime returns a Runtime that connects when it is first asked.
 func NewRuntime(dial Dial) *Runtime {
-	return &Runtime{dial: dial, lane: make(chan struct{}, 1), known: known{map[string]details{}, map[string]modes{}}}
+	return &Runtime{dial: dial, lane: make(chan struct{}, 1), known: known{map[string]details{}, map[string]network{}}}
 }
 
-// Containers lists the containers of the node. Pods contains the pods that the API server has for it. The
+// Containers lists the containers of the node, and for each sandbox that is ready an entry without a name, ID, and PID: a pod
+// has its network before it has a container. Pods contains the pods that the API server has for it. The
 // result includes containers that have ended, while the pod's sandbox exists, because the sandbox has the
 // pod's network. It also includes those of pods that the API server doesn't have, or regards as ended,
 // if one of their containers is running: a pod can be deleted by force while its processes run on.
 //
-// A container whose status is unknown has an Err. The next call only requests what is still unknown.
+// A container or sandbox whose status is unknown has an Err. The next call only requests what is still unknown.
 func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, criDeadline)
 	defer cancel()
@@ -99,14 +105,14 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 	}
 	used := inUse(containers, sandboxes, pods)
 	r.known.forget(containers, sandboxes)
-	var out []program.Container
+	out, networks := r.sandboxes(ctx, sandboxes, used)
 	for _, c := range containers {
 		s, ok := used[c.GetPodSandboxId()]
 		if !ok || c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED {
 			continue
 		}
 		found := s.container(c)
-		if err := r.describe(ctx, &found, c.GetState()); status.Code(err) == codes.NotFound {
+		if err := r.describe(ctx, &found, c.GetState(), networks[found.Sandbox]); status.Code(err) == codes.NotFound {
 			continue // it was removed after the list
 		} else if err != nil {
 			found.Err = fmt.Errorf("get the status of container %s of pod %s/%s: %w", found.Name, found.Namespace, found.Pod, err)
@@ -116,8 +122,39 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 	return out, nil
 }
 
+// sandboxes returns the entries of sandboxes, and the networks of these and of the others that are in use, by ID.
+func (r *Runtime) sandboxes(ctx context.Context, ready []*runtimeapi.PodSandbox, used map[string]sandbox) ([]program.Container, map[string]answer) {
+	var out []program.Container
+	networks := make(map[string]answer, len(used))
+	for _, s := range ready {
+		of, ok := used[s.GetId()]
+		if !ok {
+			continue
+		}
+		is, err := r.network(ctx, s.GetId())
+		networks[s.GetId()] = answer{is, err}
+		if status.Code(err) == codes.NotFound || err == nil && !is.hostNetwork && is.netns == "" {
+			continue // it was removed after the list, or its first container tells the network
+		}
+		found := of.entry(s.GetId())
+		found.HostNetwork, found.HostPID, found.NetNS = is.hostNetwork, is.hostPID, is.netns
+		if err != nil {
+			found.Err = fmt.Errorf("get the status of the sandbox of pod %s/%s: %w", found.Namespace, found.Pod, err)
+		}
+		out = append(out, found)
+	}
+	return out, networks
+}
+
+// answer is what the runtime says about a sandbox.
+type answer struct {
+	network
+
+	err error
+}
+
 // describe sets the fields of a container that the lists don't have.
-func (r *Runtime) describe(ctx context.Context, c *program.Container, state runtimeapi.ContainerState) (err error) {
+func (r *Runtime) describe(ctx context.Context, c *program.Container, state runtimeapi.ContainerState, in answer) (err error) {
 	of, ok := r.known.containers[c.ID]
 	if !ok {
 		if of, err = r.details(ctx, c.ID); err != nil {
@@ -125,14 +162,10 @@ func (r *Runtime) describe(ctx context.Context, c *program.Container, state runt
 		}
 		r.known.containers[c.ID] = of
 	}
-	uses, ok := r.known.sandboxes[c.Sandbox]
-	if !ok {
-		if uses, err = r.modes(ctx, c.Sandbox); err != nil {
-			return err
-		}
-		r.known.sandboxes[c.Sandbox] = uses
+	if in.err != nil {
+		return in.err
 	}
-	c.HostNetwork, c.HostPID, c.NetNS = uses.hostNetwork, uses.hostPID, of.netns
+	c.HostNetwork, c.HostPID, c.NetNS = in.hostNetwork, in.hostPID, cmp.Or(in.netns, of.netns)
 	if state == runtimeapi.ContainerState_CONTAINER_RUNNING {
 		c.PID = of.pid
 	}
@@ -149,7 +182,7 @@ func (k known) forget(containers []*runtimeapi.Container, sandboxes []*runtimeap
 		listed[s.GetId()] = true
 	}
 	maps.DeleteFunc(k.containers, func(id string, _ details) bool { return !listed[id] })
-	maps.DeleteFunc(k.sandboxes, func(id string, _ modes) bool { return !listed[id] })
+	maps.DeleteFunc(k.sandboxes, func(id string, _ network) bool { return !listed[id] })
 }
 
 // list lists all containers, and the sandboxes that are ready.
@@ -182,7 +215,30 @@ func (r *Runtime) disconnect() {
 	r.conn = nil
 }
 
-// details gets the fields that containerd and CRI-O have under the same names: the
+// verbose contains the fields of a verbose status that containerd and CRI-O have under the same names.
+type verbose struct {
+	PID         int `json:"pid"`
+	RuntimeSpec struct {
+		Linux struct {
+			Namespaces []struct {
+				Type string `json:"type"`
+				Path string `json:"path"`
+			} `json:"namespaces"`
+		} `json:"linux"`
+	} `json:"runtimeSpec"`
+}
+
+// netns returns the path of the network namespace in the runtime specification, or "".
+func (v verbose) netns() string {
+	for _, namespace := range v.RuntimeSpec.Linux.Namespaces {
+		if namespace.Type == "network" {
+			return namespace.Path
+		}
+	}
+	return ""
+}
+
+// details gets the
 // PID of the container's first process, and the runtime specification, which
 // contains the path of the network namespace of the pod's sandbox.
 func (r *Runtime) details(ctx context.Context, id string) (details, error) {
@@ -190,26 +246,11 @@ func (r *Runtime) details(ctx context.Context, id string) (details, error) {
 	if err != nil {
 		return details{}, err //nolint:wrapcheck // the caller adds context
 	}
-	var info struct {
-		PID         int `json:"pid"`
-		RuntimeSpec struct {
-			Linux struct {
-				Namespaces []struct {
-					Type string `json:"type"`
-					Path string `json:"path"`
-				} `json:"namespaces"`
-			} `json:"linux"`
-		} `json:"runtimeSpec"`
-	}
+	var info verbose
 	if err := json.Unmarshal([]byte(response.GetInfo()["info"]), &info); err != nil {
 		return details{}, err
 	}
-	var of details
-	for _, namespace := range info.RuntimeSpec.Linux.Namespaces {
-		if namespace.Type == "network" {
-			of.netns = namespace.Path
-		}
-	}
+	of := details{netns: info.netns()}
 	if response.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return of, nil
 	}
@@ -219,18 +260,40 @@ func (r *Runtime) details(ctx context.Context, id string) (details, error) {
 	return of, nil
 }
 
-// modes gets which namespaces of the node a sandbox uses.
-func (r *Runtime) modes(ctx context.Context, id string) (modes, error) {
-	response, err := r.client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+// network gets which namespaces of the node a sandbox uses, and its network namespace.
+func (r *Runtime) network(ctx context.Context, id string) (network, error) {
+	if is, ok := r.known.sandboxes[id]; ok {
+		return is, nil
+	}
+	response, err := r.client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err != nil {
-		return modes{}, err //nolint:wrapcheck // the caller adds context
+		return network{}, err //nolint:wrapcheck // the caller adds context
 	}
 	options := response.GetStatus().GetLinux().GetNamespaces().GetOptions()
 	if options == nil {
-		return modes{}, errors.New("the container runtime doesn't report which namespaces the pod uses")
+		return network{}, errors.New("the container runtime doesn't report which namespaces the pod uses")
 	}
-	return modes{
+	is := network{
 		hostNetwork: options.GetNetwork() == runtimeapi.NamespaceMode_NODE,
 		hostPID:     options.GetPid() == runtimeapi.NamespaceMode_NODE,
-	}, nil
+	}
+	if !is.hostNetwork {
+		is.netns = sandboxNetns(response.GetInfo()["info"])
+	}
+	r.known.sandboxes[id] = is
+	return is, nil
+}
+
+// sandboxNetns returns the path of a sandbox's network namespace, or "" if the runtime's information doesn't have it. It is
+// the same path as in the runtime specification of the sandbox's containers: in containerd, it contains the PID of the
+// sandbox's process. In CRI-O, sandboxes have no process, and it is a file.
+func sandboxNetns(info string) string {
+	var of verbose
+	if err := json.Unmarshal([]byte(info), &of); err != nil {
+		return "" // its containers tell the path
+	}
+	if of.PID > 0 {
+		return fmt.Sprintf("/proc/%d/ns/net", of.PID)
+	}
+	return of.netns()
 }

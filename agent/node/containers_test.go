@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,8 +36,11 @@ type container struct {
 	// ended is the state in the list. If set, state is the state in the status.
 	ended bool
 	state runtimeapi.ContainerState
-	// noSandbox means that its sandbox no longer exists.
-	noSandbox bool
+	// noSandbox means that its sandbox no longer exists. noContainer means that there is only the sandbox. sandboxInfo is the
+	// information in its verbose status, and sandboxErr the error of the call.
+	noSandbox, noContainer bool
+	sandboxInfo            string
+	sandboxErr             error
 	// info, if set, replaces containerd's info. err, if set, is the error of the status call.
 	info string
 	err  error
@@ -99,6 +103,9 @@ func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainers
 	defer r.mu.Unlock()
 	out := &runtimeapi.ListContainersResponse{}
 	for _, c := range r.containers {
+		if c.noContainer {
+			continue
+		}
 		listed := &runtimeapi.Container{
 			Id: c.id, State: runtimeapi.ContainerState_CONTAINER_RUNNING, PodSandboxId: "s-" + c.podUID,
 			Labels: c.sandboxLabels(),
@@ -135,7 +142,13 @@ func (r *fakeRuntime) PodSandboxStatus(_ context.Context, in *runtimeapi.PodSand
 		if "s-"+c.podUID != in.GetPodSandboxId() {
 			continue
 		}
+		if c.sandboxErr != nil {
+			return nil, c.sandboxErr
+		}
 		out := &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{}}
+		if in.GetVerbose() && c.sandboxInfo != "" {
+			out.Info = map[string]string{"info": c.sandboxInfo}
+		}
 		if !c.noNamespaces {
 			options := &runtimeapi.NamespaceOption{Network: c.namespaces.network, Pid: c.namespaces.pid}
 			out.Status.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: options}}
@@ -183,6 +196,12 @@ func (r *fakeRuntime) ContainerStatus(_ context.Context, in *runtimeapi.Containe
 // serve listens at a socket below run until stop is called, which removes the socket.
 func (r *fakeRuntime) serve(t *testing.T, run, socket string) (stop func()) {
 	t.Helper()
+	return r.serveAs(t, run, socket, r)
+}
+
+// serveAs is serve for a runtime with more than a fakeRuntime has.
+func (*fakeRuntime) serveAs(t *testing.T, run, socket string, as runtimeapi.RuntimeServiceServer) (stop func()) {
+	t.Helper()
 	path := filepath.Join(run, socket)
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		t.Fatal(err)
@@ -192,7 +211,7 @@ func (r *fakeRuntime) serve(t *testing.T, run, socket string) (stop func()) {
 		t.Fatal(err)
 	}
 	g := grpc.NewServer()
-	runtimeapi.RegisterRuntimeServiceServer(g, r)
+	runtimeapi.RegisterRuntimeServiceServer(g, as)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(listener) }()
 	stop = func() {
@@ -311,7 +330,7 @@ func TestContainers(t *testing.T) {
 		},
 		"no namespaces": {
 			containers: []container{{podUID: "uid-a", name: "app", id: "1", pid: 11, noNamespaces: true}},
-			want:       "ns/a/app:0:unknown",
+			want:       "ns/a/:0:unknown ns/a/app:0:unknown",
 			err:        "status of container app of pod ns/a: the container runtime doesn't report which namespaces the pod uses",
 		},
 	} {
@@ -382,11 +401,64 @@ func TestContainerHasItsSandboxesFacts(t *testing.T) {
 				want := c.want
 				want.Namespace, want.Pod, want.PodUID, want.PodLabels = "ns", "a", "uid-before", map[string]string{"app": "a"}
 				want.Sandbox, want.NetNS, want.Name, want.ID, want.PID = "s-uid-before", "/proc/9/ns/net", "app", "1", 11
+				got = slices.DeleteFunc(got, func(c program.Container) bool { return c.ID == "" })
 				if err != nil || len(got) != 1 || fmt.Sprintf("%+v", got[0]) != fmt.Sprintf("%+v", want) {
 					t.Errorf("got %+v, %v, want %+v", got, err, want)
 				}
 			})
 		}
+	}
+}
+
+// A pod has its network before its first container. The path of the network is the same as for its containers later on. A
+// status that the runtime refuses is asked for again.
+func TestSandboxWithoutContainers(t *testing.T) {
+	const spec = `"runtimeSpec": {"linux": {"namespaces": [{"type": "network", "path": "/var/run/netns/x"}]}}}`
+	for name, c := range map[string]struct {
+		is   container
+		want string
+	}{
+		"containerd":               {container{sandboxInfo: `{"pid": 9, ` + spec}, "ns/a/: /proc/9/ns/net false"},
+		"CRI-O":                    {container{sandboxInfo: `{` + spec}, "ns/a/: /var/run/netns/x false"},
+		"with the node's network":  {container{namespaces: namespaces{network: runtimeapi.NamespaceMode_NODE}}, "ns/a/:  true"},
+		"a runtime without a path": {container{sandboxInfo: `{}`}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := t.TempDir()
+			server := &fakeRuntime{}
+			server.serve(t, run, "crio/crio.sock")
+			r := NewRuntime(DialBelow(run))
+			words := func() (all []string) {
+				got, err := r.Containers(t.Context(), []corev1.Pod{pod("a", "uid-a")})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, of := range got {
+					all = append(all, fmt.Sprintf("%s/%s/%s:%s %s %t", of.Namespace, of.Pod, of.Name, of.ID, of.NetNS, of.HostNetwork))
+					if of.Err != nil {
+						all = append(all, of.Err.Error())
+					}
+				}
+				return all
+			}
+			is := c.is
+			is.podUID, is.noContainer, is.sandboxErr = "uid-a", true, status.Error(codes.Unavailable, "busy")
+			server.set(is)
+			want := []string{"ns/a/:  false", "get the status of the sandbox of pod ns/a: rpc error: code = Unavailable desc = busy"}
+			if got := words(); !slices.Equal(got, want) {
+				t.Errorf("refused: %q, want %q", got, want)
+			}
+			is.sandboxErr = nil
+			server.set(is)
+			if got := words(); strings.Join(got, ", ") != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+			is.noContainer, is.name, is.id, is.pid = false, "app", "1", 11
+			server.set(is)
+			if got := words(); c.want != "" && (len(got) != 2 || got[0] != c.want) || !strings.HasPrefix(got[len(got)-1], "ns/a/app:1 /") {
+				t.Errorf("with a container: %q", got)
+			}
+		})
 	}
 }
 
@@ -461,8 +533,8 @@ func TestStatusIsAskedForOnce(t *testing.T) {
 		want string
 		asks string
 	}{
-		{[]container{a}, both, "ns/a/app:11", "1 s-uid-a"},
-		{[]container{a, b}, both, "ns/a/app:11 ns/b/app:12", "2 s-uid-b"},
+		{[]container{a}, both, "ns/a/app:11", "s-uid-a 1"},
+		{[]container{a, b}, both, "ns/a/app:11 ns/b/app:12", "s-uid-b 2"},
 		{[]container{a, b}, both, "ns/a/app:11 ns/b/app:12", ""},
 		{[]container{ended, b}, both, "ns/a/app:0 ns/b/app:12", ""},
 		{[]container{ended, restarted, b}, both, "ns/a/app:0 ns/a/app:13 ns/b/app:12", "3"},

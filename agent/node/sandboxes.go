@@ -32,6 +32,13 @@ type sandbox struct {
 
 // container returns one of the sandbox's containers, as far as the list describes it.
 func (s sandbox) container(c *runtimeapi.Container) program.Container {
+	found := s.entry(c.GetPodSandboxId())
+	found.Name, found.ID = c.GetLabels()[cri.ContainerNameLabel], c.GetId()
+	return found
+}
+
+// entry returns the sandbox without a container.
+func (s sandbox) entry(id string) program.Container {
 	return program.Container{
 		Namespace:  s.namespace,
 		Pod:        s.name,
@@ -39,9 +46,7 @@ func (s sandbox) container(c *runtimeapi.Container) program.Container {
 		PodLabels:  s.labels,
 		Deleted:    s.deleted,
 		Superseded: s.superseded,
-		Sandbox:    c.GetPodSandboxId(),
-		Name:       c.GetLabels()[cri.ContainerNameLabel],
-		ID:         c.GetId(),
+		Sandbox:    id,
 	}
 }
 

@@ -36,8 +36,8 @@ func (o onNetwork) Needs() Needs {
 
 // matchesPod reports whether a pod on the node is selected.
 func (o onNetwork) matchesPod(n Node) bool {
-	matching, err := o.containers.match(n)
-	return err == nil && len(matching) > 0
+	matching, unknown, err := o.containers.match(n)
+	return err == nil && len(matching) > 0 && len(unknown) == 0
 }
 
 // choices returns a message if primarynodeinterface is false, because only its

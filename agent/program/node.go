@@ -25,7 +25,7 @@ type Node struct {
 	// Interfaces contains the interfaces in the host's network namespace, by name. It is nil
 	// if the program's attach points don't need them (see Needs).
 	Interfaces map[string]Interface
-	// Containers contains the containers of the pods on this node that have a sandbox.
+	// Containers contains the containers of the pods on this node that have a sandbox, and the sandboxes.
 	// ContainersErr is the reason why they are unknown.
 	Containers    []Container
 	ContainersErr error
@@ -46,8 +46,8 @@ type Interface struct {
 	Addresses []netip.Addr
 }
 
-// Container is a container that is running, or has run, in its pod's current sandbox. All fields except
-// PodLabels come from the container runtime.
+// Container is a container that is running, or has run, in its pod's current sandbox, or the sandbox itself, without a name,
+// ID, and PID. All fields except PodLabels come from the container runtime.
 type Container struct {
 	Namespace string // of the pod
 	Pod       string
@@ -84,34 +84,29 @@ type containerSelector struct {
 	tenant bool
 }
 
-// match returns the selected containers. An error means that others may be selected, too. Pods that the
+// match returns the selected containers and sandboxes whose state is known, and those whose state isn't. Pods that the
 // API server doesn't have are selected for cluster-scoped programs only.
-func (s *containerSelector) match(n Node) ([]Container, error) {
+func (s *containerSelector) match(n Node) (found, unknown []Container, err error) {
 	if n.ContainersErr != nil {
-		return nil, &AbsentError{n.ContainersErr.Error()}
+		return nil, nil, &AbsentError{n.ContainersErr.Error()}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&s.Pods)
 	if err != nil {
-		return nil, fmt.Errorf("pod selector: %w", err)
+		return nil, nil, fmt.Errorf("pod selector: %w", err)
 	}
-	var out []Container
-	var unknown []error
 	for _, c := range n.Containers {
-		if s.Namespace != "" && s.Namespace != c.Namespace || s.tenant && c.Deleted {
-			continue
-		}
-		if !s.named(c) {
+		if s.Namespace != "" && s.Namespace != c.Namespace || s.tenant && c.Deleted || !s.named(c) {
 			continue
 		}
 		switch {
 		case !selector.Matches(labels.Set(c.PodLabels)):
 		case c.Err != nil:
-			unknown = append(unknown, c.Err)
+			unknown = append(unknown, c)
 		default:
-			out = append(out, c)
+			found = append(found, c)
 		}
 	}
-	return out, firstOf(unknown)
+	return found, unknown, nil
 }
 
 // named reports whether the container's name is selected.
@@ -121,31 +116,38 @@ func (s *containerSelector) named(c Container) bool {
 }
 
 // firstOf returns an error about containers whose state is unknown, or nil.
-func firstOf(unknown []error) error {
+func firstOf(unknown []Container) error {
 	switch len(unknown) {
 	case 0:
 		return nil
 	case 1:
-		return &AbsentError{unknown[0].Error()}
+		return &AbsentError{unknown[0].Err.Error()}
 	}
-	return &AbsentError{fmt.Sprintf("%s; and %d more containers", unknown[0], len(unknown)-1)}
+	return &AbsentError{fmt.Sprintf("%s; and %d more containers", unknown[0].Err, len(unknown)-1)}
 }
 
-// running returns the selected containers that are running.
+// running returns the selected containers that are running. An error means that others may be, too.
 func (s *containerSelector) running(n Node) ([]Container, error) {
-	matching, err := s.match(n)
-	return slices.DeleteFunc(matching, func(c Container) bool { return c.PID == 0 }), err
+	matching, unknown, err := s.match(n)
+	if err != nil {
+		return nil, err
+	}
+	unknown = slices.DeleteFunc(unknown, func(c Container) bool { return c.ID == "" })
+	return slices.DeleteFunc(matching, func(c Container) bool { return c.PID == 0 }), firstOf(unknown)
 }
 
-// onePerNetwork returns one container of each selected pod, the first one by name. The
+// onePerNetwork returns one container of each selected pod, the first one by name, or its sandbox. The
 // containers of a pod share its network namespace, which stays the same when they
-// restart. Pods with the host's network share one.
+// restart. Pods with the host's network share one. An error means that other pods may be selected, too.
 func (s *containerSelector) onePerNetwork(n Node) ([]Container, error) {
-	matching, err := s.match(n)
+	matching, unknown, err := s.match(n)
+	if err != nil {
+		return nil, err
+	}
 	slices.SortFunc(matching, func(a, b Container) int {
 		return strings.Compare(a.path(), b.path())
 	})
-	seen := map[string]bool{}
+	seen, told := map[string]bool{}, map[string]bool{}
 	var out []Container
 	for _, c := range matching {
 		network := c.PodUID
@@ -156,8 +158,10 @@ func (s *containerSelector) onePerNetwork(n Node) ([]Container, error) {
 			seen[network] = true
 			out = append(out, c)
 		}
+		told[c.Sandbox] = true
 	}
-	return out, err
+	// A pod's network is known from one of its containers.
+	return out, firstOf(slices.DeleteFunc(unknown, func(c Container) bool { return told[c.Sandbox] }))
 }
 
 // pod returns the pod's name for users. It is unique on the node.

@@ -5,6 +5,7 @@ package program
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -98,6 +99,49 @@ func TestContainersWhoseStateIsUnknown(t *testing.T) {
 				t.Errorf("%s, %s: %q, %v", name, way, names(points), err)
 			}
 		}
+	}
+}
+
+// A pod has its network before it has a container: network programs are attached then, and stay when containers come. What
+// isn't known about a container doesn't matter to them.
+func TestPodsWithoutAContainer(t *testing.T) {
+	sandbox := func(c *Container) { c.Name, c.ID, c.PID = "", "", 0 }
+	refused := func(c *Container) { c.PID, c.Err = 0, errors.New("no answer about "+c.ID) }
+	unknown := func(c *Container) { sandbox(c); c.Err = errors.New("no answer about the sandbox") }
+	links := map[string]map[string]string{}
+	for _, test := range []struct {
+		name            string
+		containers      []Container
+		network, probes string
+	}{
+		{"the sandbox", []Container{web("u1", sandbox)}, "", ""},
+		{"and a container", []Container{web("u1", sandbox), web("u1", as)}, "", "acme/web-0/web"},
+		{"whose state is unknown", []Container{web("u1", sandbox), web("u1", refused)}, "", "no answer about c-u1"},
+		{"the sandbox is unknown", []Container{web("u1", unknown)}, "no answer about the sandbox", ""},
+	} {
+		links[test.name] = map[string]string{}
+		for way, spec := range inPods(false) {
+			points, err := spec.AttachPoints(Node{Containers: test.containers})
+			if way == "uprobe" {
+				got := text(err)
+				for _, p := range points {
+					_, got, _ = strings.Cut(p.Name, " of container ")
+				}
+				if got != test.probes {
+					t.Errorf("%s: uprobes: %q, want %q", test.name, got, test.probes)
+				}
+				continue
+			}
+			if text(err) != test.network || len(points) != 1 && err == nil {
+				t.Errorf("%s, %s: %q, %v", test.name, way, names(points), err)
+			}
+			for _, p := range points {
+				links[test.name][way] = p.Name + p.Digest
+			}
+		}
+	}
+	if before, after := links["the sandbox"], links["and a container"]; !maps.Equal(before, after) {
+		t.Errorf("the links are %v, and %v with a container", before, after)
 	}
 }
 

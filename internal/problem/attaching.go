@@ -202,6 +202,7 @@ var attaching = []Row{
 			"dial container runtime at",
 			"list containers at",
 			"get the status of container",
+			"get the status of the sandbox",
 			"the status has no process ID",
 			"the container runtime hasn't answered",
 			"doesn't report which namespaces the pod uses",

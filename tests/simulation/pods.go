@@ -245,7 +245,8 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, in *runtimeapi.PodSandboxS
 		if s.pod.Spec.HostNetwork {
 			network = runtimeapi.NamespaceMode_NODE
 		}
-		return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
+		info := map[string]string{"info": fmt.Sprintf(`{"pid":%d}`, s.pid)}
+		return &runtimeapi.PodSandboxStatusResponse{Info: info, Status: &runtimeapi.PodSandboxStatus{
 			Id:    s.id,
 			Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{Network: network}}},
 		}}, nil

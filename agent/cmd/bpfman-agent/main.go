@@ -189,6 +189,7 @@ func thisNode(o options, conn *grpc.ClientConn) (agent.Node, error) {
 		return agent.Node{}, err
 	}
 	kernel, err := reader.Kernel()
+	containers := node.NewRuntime(node.DialBelow(o.runtimeDir))
 	return agent.Node{
 		Daemon:          daemon.Explained(gobpfman.NewBpfmanClient(conn), filepath.Dir(o.daemonSocket)),
 		OnConnect:       func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) },
@@ -198,7 +199,8 @@ func thisNode(o options, conn *grpc.ClientConn) (agent.Node, error) {
 		Kernel:          kernel,
 		Interfaces:      node.Interfaces,
 		WatchInterfaces: node.WatchInterfaces,
-		Containers:      node.NewRuntime(node.DialBelow(o.runtimeDir)).Containers,
+		Containers:      containers.Containers,
+		WatchContainers: containers.Watch,
 		PodInterfaces:   node.NewPodInterfaces(o.hostProc).Set,
 		PinsDir:         pins.Dir,
 		KernelTypes:     "/sys/kernel/btf",
