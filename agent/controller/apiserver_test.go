@@ -80,6 +80,13 @@ func (s *apiServer) fail(resource string, status *metav1.Status) {
 	s.failing = map[string]metav1.Status{resource: *status}
 }
 
+// written returns how often objects were written.
+func (s *apiServer) written() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
 func (s *apiServer) drop(dropped bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -66,7 +67,11 @@ func (r *reporter) report(ctx context.Context, key program.Key) (again time.Dura
 	if err != nil || matters {
 		return later(err)
 	}
-	if err := wanted.write(ctx); err != nil {
+	err = wanted.write(ctx)
+	if paused := (*record.PausedError)(nil); errors.As(err, &paused) {
+		return paused.Left, nil
+	}
+	if err != nil {
 		return 0, logged(err)
 	}
 	if len(r.reports.InDoubt(key)) > 0 {

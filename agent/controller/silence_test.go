@@ -43,6 +43,28 @@ func TestPlansDoNotWaitForReports(t *testing.T) {
 	})
 }
 
+// While a node fills, the links of an object are reported once a second, and the last ones too.
+func TestLinksAreReportedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &apiServer{lists: map[string]string{"tcxprograms": discovering("net")}}
+		h, stop := startController(t, server, nil)
+		defer stop()
+		within(t, time.Minute, "attached to eth0, and reported", func() bool { return h.links() == 1 && h.reportsAgree(server) })
+		<-time.After(time.Minute)
+		before := server.written()
+		h.appears(t.Context(), "first")
+		within(t, 200*time.Millisecond, "the first one is reported immediately", func() bool { return h.reportsAgree(server) })
+		for n := range 99 {
+			h.appears(t.Context(), fmt.Sprint("eth", n+1))
+			<-time.After(100 * time.Millisecond)
+		}
+		within(t, 2*time.Second, "attached, and reported", func() bool { return h.links() == 101 && h.reportsAgree(server) })
+		if writes := server.written() - before; writes > 12 {
+			t.Errorf("%d writes for 100 links in ten seconds", writes)
+		}
+	})
+}
+
 // If the outcome of an Attach is unknown, only the object's report on the API server can say whose the daemon's new link is.
 // Until it can be read, the link stays, and nothing is attached in its place. Other programs aren't affected.
 func TestUnrecordedLinksStayUntilReportsAreRead(t *testing.T) {

@@ -56,6 +56,7 @@ type Reports struct {
 	Changed func()
 
 	known memory
+	pace  pace
 	asked []chan time.Duration
 }
 

@@ -29,7 +29,8 @@ import (
 // calls, after the reports of others.
 const writeDeadline = time.Minute
 
-// Write writes the reports of an owner, and deletes its other ones. It ends at the first write that gets no response.
+// Write writes the reports of an owner, and deletes its other ones. It ends at the first write that gets no response. It
+// returns a [PausedError] if they are to be written later.
 func (r *Reports) Write(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, actual []daemon.Program, outcome report.Outcome) error {
 	var objects []v1alpha1.ProgramObject
 	if owner != nil {
@@ -38,6 +39,12 @@ func (r *Reports) Write(ctx context.Context, key program.Key, owner *program.Own
 	ctx, cancel := context.WithTimeout(ctx, writeDeadline)
 	defer cancel()
 	existing := r.known.of(key)
+	if left := r.pace.left(key); left > 0 && onlyLinks(existing, objects) {
+		return &PausedError{left}
+	}
+	if owner == nil {
+		r.pace.forget(key)
+	}
 	var errs []error
 	for _, object := range objects {
 		old := existing[object.GetName()]
@@ -91,6 +98,7 @@ func (r *Reports) writeProgram(ctx context.Context, key program.Key, old, object
 	if err := r.send(key, object, func() error { return r.Cluster.UpdateReportStatus(ctx, object) }); err != nil {
 		return fmt.Errorf("update status of %s: %w", what, err)
 	}
+	r.pace.written(key)
 	r.tell(key, object, before)
 	return nil
 }
