@@ -72,7 +72,8 @@ func (a assignments) of(ctx context.Context, key program.Key) (assignment, error
 	if err != nil {
 		return assignment{}, err
 	}
-	selector, err := metav1.LabelSelectorAsSelector(&object.GetAppCommon().NodeSelector)
+	common := object.GetAppCommon()
+	selector, err := metav1.LabelSelectorAsSelector(&common.NodeSelector)
 	if err != nil {
 		return assignment{}, fmt.Errorf("%s: nodeselector: %w", key, err)
 	}

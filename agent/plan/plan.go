@@ -205,6 +205,7 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 		}
 		points, problem := member.AttachPoints(node)
 		load := p.loadFor(member.LoadInfo(), mapOwner)
+		points = load.withoutRepeated(member.LoadInfo().GetName(), points)
 		wanted := Program{Member: member, Points: points, Problem: problem, Notes: program.Notes(member.Spec, node)}
 		if wanted.Unseen = errors.Is(problem, program.ErrUnseen); wanted.Unseen {
 			wanted.Problem = nil
@@ -225,6 +226,16 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 		}
 	}
 	return p
+}
+
+// withoutRepeated returns a program's points without interfaces of the node that an earlier program with the same function
+// has discovered too. A link that discovers interfaces everywhere is a program for the node and one for all pods, and pods
+// can have the network of the node.
+func (l *Load) withoutRepeated(function string, points []program.AttachPoint) []program.AttachPoint {
+	users := l.Users(function)
+	return slices.DeleteFunc(points, func(point program.AttachPoint) bool {
+		return point.Discovered && point.OnNode() && slices.ContainsFunc(users, func(user Program) bool { return user.Wants(LinkOf(point)) })
+	})
 }
 
 // loadFor returns the Load for a function. There is one Load for each map owner. A

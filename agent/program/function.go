@@ -68,6 +68,14 @@ func whereEmpty(field, value string) string {
 	return field + " is empty"
 }
 
+// unlessLoadedOnly is [whereEmpty] for a field that only attaching needs.
+func (f function) unlessLoadedOnly(field, value string) string {
+	if !f.attached {
+		return ""
+	}
+	return whereEmpty(field, value)
+}
+
 func containersOf(s *v1alpha1.ContainerSelector, namespaced bool) *containerSelector {
 	if s == nil {
 		return nil

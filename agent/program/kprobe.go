@@ -33,7 +33,7 @@ func kprobeOf(member string, i *v1alpha1.KprobeProgramInfo) Spec {
 }
 
 func (k kprobe) Incomplete() string {
-	return cmp.Or(k.function.Incomplete(), whereEmpty("func_name", k.symbol))
+	return cmp.Or(k.function.Incomplete(), k.unlessLoadedOnly("func_name", k.symbol))
 }
 
 func (k kprobe) ID() string { return k.member + "-" + sanitize(k.symbol) + "-" + k.name }

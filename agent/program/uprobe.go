@@ -50,7 +50,7 @@ func pidOf(pid int32) *int32 {
 }
 
 func (u uprobe) Incomplete() string {
-	return cmp.Or(u.function.Incomplete(), whereEmpty("target", u.target))
+	return cmp.Or(u.function.Incomplete(), u.unlessLoadedOnly("target", u.target))
 }
 
 func (u uprobe) ID() string { return u.member + "-" + sanitize(u.symbol) + "-" + u.name }

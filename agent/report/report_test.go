@@ -31,7 +31,7 @@ const uid = "11111111-2222-3333-4444-555555555555"
 func ownerOf(t *testing.T, kind string, o v1alpha1.UserObject) program.Owner {
 	t.Helper()
 	path := "/x.o"
-	o.GetAppCommon().ByteCode.Path = &path
+	o.SetAppCommon(v1alpha1.BpfAppCommon{ByteCode: v1alpha1.BytecodeSelector{Path: &path}})
 	o.SetUID(uid)
 	o.SetGeneration(3)
 	if o.GetName() == "" {

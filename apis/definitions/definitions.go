@@ -24,8 +24,9 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// upstreamKinds are the kinds of upstream's v0.6 that this API doesn't have.
-var upstreamKinds = []string{"ClusterBpfApplication", "ClusterBpfApplicationState", "BpfApplicationState", "Config"}
+// upstreamKinds are the kinds of upstream's v0.6 that this API doesn't have. While they are served, upstream's
+// operator can run, and write the same objects.
+var upstreamKinds = []string{"ClusterBpfApplicationState", "BpfApplicationState", "Config"}
 
 // lookTimeout bounds one request to the API server.
 const lookTimeout = 10 * time.Second

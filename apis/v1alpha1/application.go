@@ -190,7 +190,10 @@ type BpfApplication struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *BpfApplication) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *BpfApplication) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *BpfApplication) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *BpfApplication) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
@@ -296,7 +299,10 @@ type BpfNsApplication struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *BpfNsApplication) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *BpfNsApplication) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *BpfNsApplication) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *BpfNsApplication) GetStatus() *BpfProgramStatusCommon {

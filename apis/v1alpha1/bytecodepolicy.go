@@ -88,7 +88,7 @@ type BytecodePolicyMatch struct {
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:Enum=BpfApplication;BpfNsApplication;FentryProgram;FexitProgram;KprobeProgram;TcNsProgram;TcProgram;TcxNsProgram;TcxProgram;TracepointProgram;UprobeNsProgram;UprobeProgram;XdpNsProgram;XdpProgram
+	// +kubebuilder:validation:items:Enum=BpfApplication;BpfNsApplication;ClusterBpfApplication;FentryProgram;FexitProgram;KprobeProgram;TcNsProgram;TcProgram;TcxNsProgram;TcxProgram;TracepointProgram;UprobeNsProgram;UprobeProgram;XdpNsProgram;XdpProgram
 	Kinds []string `json:"kinds,omitempty"`
 
 	// namespaces lists namespaces by name. An asterisk matches any characters. If

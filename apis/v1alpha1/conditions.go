@@ -98,6 +98,36 @@ var bpfProgramTexts = map[BpfProgramConditionType]text{
 	BpfProgCondNone:                  {"None", "None of the conditions apply"},
 }
 
+// applicationConditions are the types of the first condition of a ClusterBpfApplication, which
+// are its reasons too.
+var applicationConditions = map[ProgramConditionType]string{
+	ProgramNotYetLoaded:     "Pending",
+	ProgramReconcileError:   "Error",
+	ProgramReconcileSuccess: "Success",
+	ProgramDeleteError:      "DeleteError",
+}
+
+// For returns a condition as the first one of an object has it: a ClusterBpfApplication has
+// other types and reasons than the other kinds.
+func (t ProgramConditionType) For(kind, message string) metav1.Condition {
+	c := t.Condition(message)
+	if kind == "ClusterBpfApplication" {
+		c.Type, c.Reason = applicationConditions[t], applicationConditions[t]
+	}
+	return c
+}
+
+// ProgramConditionTypeOf returns the meaning of the type of the first condition of an object of any
+// kind. An unknown type is returned as it is.
+func ProgramConditionTypeOf(conditionType string) ProgramConditionType {
+	for t, name := range applicationConditions {
+		if name == conditionType {
+			return t
+		}
+	}
+	return ProgramConditionType(conditionType)
+}
+
 // Condition returns the condition of this type. If message is empty, it has upstream's
 // message.
 func (t ProgramConditionType) Condition(message string) metav1.Condition {

@@ -115,3 +115,23 @@ func TestSetConditions(t *testing.T) {
 		})
 	}
 }
+
+// The first condition of each kind has the names of its generation of upstream's API, and the same meaning.
+func TestConditionsOfKinds(t *testing.T) {
+	for condition, want := range map[ProgramConditionType]string{
+		ProgramNotYetLoaded: "Pending", ProgramReconcileSuccess: "Success", ProgramReconcileError: "Error", ProgramDeleteError: "DeleteError",
+	} {
+		for _, kind := range UserKinds {
+			c, same := condition.For(kind.Name, "m"), condition.Condition("m")
+			if kind.Name == "ClusterBpfApplication" {
+				same.Type, same.Reason = want, want
+			}
+			if c != same || ProgramConditionTypeOf(c.Type) != condition {
+				t.Errorf("%s: %+v, want %+v", kind.Name, c, same)
+			}
+		}
+	}
+	if got := ProgramConditionTypeOf("Other"); got != "Other" {
+		t.Errorf("an unknown type is %s", got)
+	}
+}

@@ -19,7 +19,7 @@ func TestGlobalDataInBothWrittenForms(t *testing.T) {
 	}
 	want := GlobalData{
 		"base64": {13, 12, 11, 10}, "list": {13, 12, 11, 10}, "none": {}, "empty": {},
-		"overflow": nil, "text": nil, "nested": nil, "number": nil, "null": nil,
+		"overflow": nil, "text": nil, "nested": nil, "number": nil,
 	}
 	if !reflect.DeepEqual(common.GlobalData, want) {
 		t.Errorf("got %#v, want %#v", common.GlobalData, want)

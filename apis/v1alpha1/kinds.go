@@ -66,8 +66,11 @@ type Object interface {
 type UserObject interface {
 	Object
 
-	// GetAppCommon returns the bytecode, the globals, and the node selector.
-	GetAppCommon() *BpfAppCommon
+	// GetAppCommon returns the bytecode, the globals, and the node selector, in the form
+	// of most kinds. They can share memory with the object.
+	GetAppCommon() BpfAppCommon
+	// SetAppCommon sets them.
+	SetAppCommon(BpfAppCommon)
 	// GetStatus returns the status, for reading and for writing.
 	GetStatus() *BpfProgramStatusCommon
 	// Members returns the only program of the object, or all programs of an
@@ -108,7 +111,8 @@ type ChainSettings struct {
 }
 
 // NamedHooks are hooks by name, without those that a node discovers, and without
-// its primary interface. A program has hooks of one type.
+// its primary interface. A program has hooks of one type. A program that is only loaded
+// can have none.
 // +kubebuilder:object:generate=false
 type NamedHooks struct {
 	Interfaces, Tracepoints []string
@@ -177,6 +181,7 @@ type ProgramObject interface {
 var UserKinds = []Kind[UserObject]{
 	{"BpfApplication", false, func() UserObject { return &BpfApplication{} }, func() runtime.Object { return &BpfApplicationList{} }},
 	{"BpfNsApplication", true, func() UserObject { return &BpfNsApplication{} }, func() runtime.Object { return &BpfNsApplicationList{} }},
+	{"ClusterBpfApplication", false, func() UserObject { return &ClusterBpfApplication{} }, func() runtime.Object { return &ClusterBpfApplicationList{} }},
 	{"FentryProgram", false, func() UserObject { return &FentryProgram{} }, func() runtime.Object { return &FentryProgramList{} }},
 	{"FexitProgram", false, func() UserObject { return &FexitProgram{} }, func() runtime.Object { return &FexitProgramList{} }},
 	{"KprobeProgram", false, func() UserObject { return &KprobeProgram{} }, func() runtime.Object { return &KprobeProgramList{} }},

@@ -51,13 +51,25 @@ func TestUserObjects(t *testing.T) {
 	for _, kind := range UserKinds {
 		t.Run(kind.Name, func(t *testing.T) {
 			object := kind.New()
-			object.GetAppCommon().GlobalData = map[string][]byte{"answer": {42}}
+			path := "/bytecode/pass.o"
+			common := BpfAppCommon{
+				GlobalData:   map[string][]byte{"answer": {42}},
+				NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+				ByteCode: BytecodeSelector{Path: &path, Image: &BytecodeImage{
+					Url: "u", ImagePullPolicy: PullNever, ImagePullSecret: &ImagePullSecretSelector{Name: "n", Namespace: "ns"},
+				}},
+			}
+			object.SetAppCommon(common)
+			if got := object.GetAppCommon(); !reflect.DeepEqual(got, common) {
+				t.Errorf("GetAppCommon() = %+v, want %+v", got, common)
+			}
 			object.GetStatus().Nodes = &NodeCounts{Selected: 1}
 			text, err := json.Marshal(object)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, want := range []string{`"globaldata":{"answer":"Kg=="}`, `"nodes":{"selected":1,"attached":0,"idle":0,"failed":0}`} {
+			globals := map[bool]string{true: "globalData", false: "globaldata"}[kind.Name == "ClusterBpfApplication"]
+			for _, want := range []string{`"` + globals + `":{"answer":"Kg=="}`, `"nodes":{"selected":1,"attached":0,"idle":0,"failed":0}`} {
 				if !strings.Contains(string(text), want) {
 					t.Errorf("%s lacks %s", text, want)
 				}

@@ -36,6 +36,9 @@ func (i *KprobeProgramInfo) ProgramType() EBPFProgType { return ProgTypeKprobe }
 
 // NamedHooks implements ProgramInfo.
 func (i *KprobeProgramInfo) NamedHooks() NamedHooks {
+	if i.FunctionName == "" {
+		return NamedHooks{}
+	}
 	return NamedHooks{Function: &KernelFunction{Name: i.FunctionName, Offset: i.Offset}}
 }
 
@@ -86,7 +89,10 @@ type KprobeProgram struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *KprobeProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *KprobeProgram) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *KprobeProgram) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *KprobeProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }

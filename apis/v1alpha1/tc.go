@@ -111,7 +111,10 @@ type TcProgram struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *TcProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *TcProgram) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *TcProgram) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *TcProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
@@ -221,7 +224,10 @@ type TcNsProgram struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *TcNsProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *TcNsProgram) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *TcNsProgram) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *TcNsProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }

@@ -98,7 +98,10 @@ type TcxProgram struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *TcxProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *TcxProgram) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *TcxProgram) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *TcxProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
@@ -199,7 +202,10 @@ type TcxNsProgram struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *TcxNsProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *TcxNsProgram) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *TcxNsProgram) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *TcxNsProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }

@@ -68,7 +68,10 @@ type TracepointProgram struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *TracepointProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *TracepointProgram) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *TracepointProgram) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *TracepointProgram) GetStatus() *BpfProgramStatusCommon {

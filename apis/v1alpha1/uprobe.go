@@ -53,6 +53,9 @@ func (i *UprobeProgramInfo) ProgramType() EBPFProgType { return ProgTypeUprobe }
 
 // NamedHooks implements ProgramInfo.
 func (i *UprobeProgramInfo) NamedHooks() NamedHooks {
+	if i.Target == "" {
+		return NamedHooks{}
+	}
 	return NamedHooks{Target: &i.Target}
 }
 
@@ -107,7 +110,10 @@ type UprobeProgram struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *UprobeProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *UprobeProgram) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *UprobeProgram) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *UprobeProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
@@ -221,7 +227,10 @@ type UprobeNsProgram struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *UprobeNsProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *UprobeNsProgram) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *UprobeNsProgram) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *UprobeNsProgram) GetStatus() *BpfProgramStatusCommon {

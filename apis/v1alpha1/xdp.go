@@ -105,7 +105,10 @@ type XdpProgram struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *XdpProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *XdpProgram) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *XdpProgram) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *XdpProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
@@ -209,7 +212,10 @@ type XdpNsProgram struct {
 }
 
 // GetAppCommon implements UserObject.
-func (o *XdpNsProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+func (o *XdpNsProgram) GetAppCommon() BpfAppCommon { return o.Spec.BpfAppCommon }
+
+// SetAppCommon implements UserObject.
+func (o *XdpNsProgram) SetAppCommon(c BpfAppCommon) { o.Spec.BpfAppCommon = c }
 
 // GetStatus implements UserObject.
 func (o *XdpNsProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }

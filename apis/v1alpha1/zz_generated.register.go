@@ -61,6 +61,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&BpfProgramList{},
 		&BytecodePolicy{},
 		&BytecodePolicyList{},
+		&ClusterBpfApplication{},
+		&ClusterBpfApplicationList{},
 		&FentryProgram{},
 		&FentryProgramList{},
 		&FexitProgram{},

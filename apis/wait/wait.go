@@ -74,7 +74,7 @@ func until[O v1alpha1.UserObject](ctx context.Context, client Client[O], name st
 	met := func(object O) bool {
 		last = condition(object)
 		for _, t := range types {
-			if last.Type == string(t) && last.ObservedGeneration == object.GetGeneration() {
+			if v1alpha1.ProgramConditionTypeOf(last.Type) == t && last.ObservedGeneration == object.GetGeneration() {
 				return true
 			}
 		}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package convert converts objects of upstream bpfman-operator's API at v0.6.0 to
-// objects of this project's API. A ClusterBpfApplication becomes a BpfApplication. A
-// BpfApplication, which is namespaced in upstream's API, becomes a BpfNsApplication. For
-// each field that can't be converted, there is a finding.
+// Package convert converts objects of upstream bpfman-operator's API at v0.6.0 that this
+// project doesn't serve. A BpfApplication, which is namespaced in upstream's API, becomes a
+// BpfNsApplication. For each field that can't be converted, there is a finding. A
+// ClusterBpfApplication stays as it is.
 package convert
 
 import (
@@ -89,9 +89,12 @@ func (r *Result) add(o Object) error {
 	_, ours := head.Spec["bytecode"]
 	switch {
 	case group != v1alpha1.SchemeGroupVersion.Group:
-	case head.Kind == kindClusterApplication || head.Kind == kindApplication && !ours:
+	case head.Kind == kindApplication && !ours:
 		if version != v1alpha1.SchemeGroupVersion.Version {
 			return fmt.Errorf("%s: apiVersion %s isn't upstream's v0.6, which is %s", name, head.APIVersion, v1alpha1.SchemeGroupVersion)
+		}
+		if _, selects := head.Spec["nodeSelector"]; !selects && len(head.Spec) > 0 {
+			return fmt.Errorf("%s: spec.nodeSelector: required", name)
 		}
 		return r.application(name, o.JSON)
 	case head.Kind == kindConfig:
@@ -109,14 +112,14 @@ func (r *Result) add(o Object) error {
 	return nil
 }
 
-// application converts an application, cluster-scoped or namespaced.
+// application converts a BpfApplication.
 func (r *Result) application(name string, raw []byte) error {
 	var in upstreamApplication
 	unknown, err := kjson.UnmarshalStrict(raw, &in)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, inWords(err))
 	}
-	c := &conversion{object: name, namespaced: in.Kind == kindApplication}
+	c := &conversion{object: name}
 	for _, u := range unknown {
 		c.lost("", u.Error()+" isn't part of upstream's v0.6 API")
 	}
@@ -130,32 +133,25 @@ func (r *Result) application(name string, raw []byte) error {
 	}
 
 	apiVersion := v1alpha1.SchemeGroupVersion.String()
-	if c.namespaced {
-		out := &v1alpha1.BpfNsApplication{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "BpfNsApplication"}, ObjectMeta: meta}
-		out.Spec.BpfAppCommon = common
-		for _, m := range members {
-			program, err := namespaced(m)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			out.Spec.Programs = append(out.Spec.Programs, program)
+	out := &v1alpha1.BpfNsApplication{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "BpfNsApplication"}, ObjectMeta: meta}
+	out.Spec.BpfAppCommon = common
+	for _, m := range members {
+		program, err := namespaced(m)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		r.Objects = append(r.Objects, out)
-	} else {
-		out := &v1alpha1.BpfApplication{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "BpfApplication"}, ObjectMeta: meta}
-		out.Spec.BpfAppCommon, out.Spec.Programs = common, members
-		r.Objects = append(r.Objects, out)
+		out.Spec.Programs = append(out.Spec.Programs, program)
 	}
+	r.Objects = append(r.Objects, out)
 	r.Findings = append(r.Findings, c.findings...)
 	return nil
 }
 
 // conversion is the conversion of one object.
 type conversion struct {
-	object     string
-	namespaced bool
-	findings   []Finding
-	errs       []error
+	object   string
+	findings []Finding
+	errs     []error
 }
 
 func (c *conversion) lost(path, message string) {
@@ -176,12 +172,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // metadata keeps what users set. It drops what the API server sets, such as the UID,
 // because that belongs to the old object.
 func (c *conversion) metadata(in metav1.ObjectMeta) metav1.ObjectMeta {
-	out := metav1.ObjectMeta{Name: in.Name, GenerateName: in.GenerateName, Labels: in.Labels}
-	if c.namespaced {
-		out.Namespace = in.Namespace
-	} else if in.Namespace != "" {
-		c.lost("metadata.namespace", "a ClusterBpfApplication has none")
-	}
+	out := metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name, GenerateName: in.GenerateName, Labels: in.Labels}
 	if annotations := maps.Clone(in.Annotations); annotations != nil {
 		delete(annotations, lastApplied)
 		if len(annotations) > 0 {
@@ -202,31 +193,21 @@ func (c *conversion) metadata(in metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
-func (c *conversion) common(in upstreamSpec, namespace string) v1alpha1.BpfAppCommon {
-	out := v1alpha1.BpfAppCommon{GlobalData: in.GlobalData}
-	if in.NodeSelector == nil {
-		c.fail("spec.nodeSelector", "required")
-	} else {
-		out.NodeSelector = *in.NodeSelector
-	}
-	switch b := in.ByteCode; {
-	case b.Image == nil && b.Path == nil || b.Image != nil && b.Path != nil:
-		c.fail("spec.byteCode", "exactly one of image and path is required")
-	case b.Path != nil:
-		out.ByteCode.Path = b.Path
-	default:
-		out.ByteCode.Image = &v1alpha1.BytecodeImage{Url: b.Image.URL, ImagePullPolicy: v1alpha1.PullPolicy(b.Image.ImagePullPolicy)}
-		if secret := b.Image.ImagePullSecret; secret != nil {
-			out.ByteCode.Image.ImagePullSecret = &v1alpha1.ImagePullSecretSelector{Name: secret.Name, Namespace: secret.Namespace}
-			if c.namespaced && secret.Namespace != namespace {
-				c.lost("spec.byteCode.image.imagePullSecret.namespace", fmt.Sprintf(
-					"a BpfNsApplication can only use a Secret of its own namespace: copy Secret %s from namespace %q, and set the field to the namespace with the copy",
-					secret.Name, secret.Namespace))
-			}
+func (c *conversion) common(in v1alpha1.ClusterBpfApplicationSpec, namespace string) v1alpha1.BpfAppCommon {
+	for name, value := range in.GlobalData {
+		if value == nil {
+			c.fail("spec.globalData", name+" is neither base64 nor a list of bytes")
 		}
+	}
+	if b := in.ByteCode; (b.Image == nil) == (b.Path == nil) {
+		c.fail("spec.byteCode", "exactly one of image and path is required")
+	} else if b.Image != nil && b.Image.ImagePullSecret != nil && b.Image.ImagePullSecret.Namespace != namespace {
+		c.lost("spec.byteCode.image.imagePullSecret.namespace", fmt.Sprintf(
+			"a BpfNsApplication can only use a Secret of its own namespace: copy Secret %s from namespace %q, and set the field to the namespace with the copy",
+			b.Image.ImagePullSecret.Name, b.Image.ImagePullSecret.Namespace))
 	}
 	if s := in.MapOwnerSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
 		c.lost("spec.mapOwnerSelector", "upstream's v0.6 ignores it; to share maps, give the members a mapownerselector for the labels of a BpfProgram")
 	}
-	return out
+	return (&v1alpha1.ClusterBpfApplication{Spec: in}).GetAppCommon()
 }

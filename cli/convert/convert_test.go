@@ -94,7 +94,7 @@ func TestEveryFieldIsConvertedOrNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := text(t, result, nil)
-		scope := map[any]string{kindClusterApplication: "cluster", kindApplication: "namespaced"}[in["kind"]]
+		scope := map[any]string{"ClusterBpfApplication": "cluster", kindApplication: "namespaced"}[in["kind"]]
 		walk(in, "", "", func(path, field string, value any, set func(any)) {
 			if !strings.HasPrefix(path, "spec.") && !strings.HasPrefix(path, "status.") {
 				return
@@ -182,24 +182,26 @@ func another(value any) any {
 // If something can't be converted, the error names the field.
 func TestUnconvertible(t *testing.T) {
 	const head = `{"apiVersion":"bpfman.io/v1alpha1","metadata":{"name":"x"},`
-	program := func(kind, programs string) string {
-		return head + `"kind":"` + kind + `","spec":{"nodeSelector":{},"byteCode":{"path":"/x"},"programs":[` + programs + `]}}`
+	program := func(programs string) string {
+		return head + `"kind":"BpfApplication","spec":{"nodeSelector":{},"byteCode":{"path":"/x"},"programs":[` + programs + `]}}`
 	}
+	const pods = `,"networkNamespaces":{"pods":{}}`
 	for input, want := range map[string]string{
-		head + `"kind":"ClusterBpfApplication"}`:                                                                                               "spec.programs: at least one is required",
-		head + `"kind":"ClusterBpfApplication","spec":{"byteCode":{"path":"/x","image":{"url":"u"}}}}`:                                         "spec.byteCode: exactly one of image and path is required",
-		program("ClusterBpfApplication", `{"name":"f","type":"Xdp","xdp":{}}`):                                                                 `spec.programs[0].type: "Xdp" isn't a type of program`,
-		program("ClusterBpfApplication", `{"name":"f","type":"XDP"}`):                                                                          "spec.programs[0].xdp: required, as the type is XDP",
-		program("BpfApplication", `{"name":"f","type":"KProbe","kprobe":{}}`):                                                                  "spec.programs[0].type: KProbe isn't a type of program that a BpfApplication",
-		program("BpfApplication", `{"name":"f","type":"XDP","xdp":{"links":[{"interfaceSelector":{"primaryNodeInterface":true}}]}}`):           "xdp.links[0].networkNamespaces: required",
-		program("BpfApplication", `{"name":"f","type":"UProbe","uprobe":{"links":[{"target":"libc"}]}}`):                                       "uprobe.links[0].containers: required",
-		program("ClusterBpfApplication", `{"name":"f","type":"XDP","xdp":{"links":[{}]}}`):                                                     "interfaceSelector: exactly one of",
-		program("ClusterBpfApplication", `{"name":"f","type":"TC","tc":{"links":[{"interfaceSelector":{"interfaces":[]},"direction":"Up"}]}}`): `tc.links[0].direction: "Up" is neither Ingress nor Egress`,
-		program("ClusterBpfApplication", `{"name":"f","type":"KProbe","kprobe":{"links":[{"function":"f","offset":-1}]}}`):                     "ClusterBpfApplication x: spec.programs.kprobe.links.offset: number -1 instead of an unsigned integer of 64 bits",
-		program("ClusterBpfApplication", `"f"`):                                                                                                "spec.programs: string instead of an object",
-		program("ClusterBpfApplication", `{"name":"f","type":"TCX","tcx":{"links":[{"priority":"1"}]}}`):                                       "spec.programs.tcx.links.priority: string instead of an integer of 32 bits",
-		head + `"kind":"ClusterBpfApplication","spec":{"globalData":{"a":"!"}}}`:                                                               "spec.globalData: illegal base64 data",
-		strings.Replace(program("BpfApplication", ""), "v1alpha1", "v1", 1):                                                                    "apiVersion bpfman.io/v1 isn't upstream's v0.6",
+		head + `"kind":"BpfApplication"}`:                                                                                         "spec.programs: at least one is required",
+		head + `"kind":"BpfApplication","spec":{"byteCode":{"path":"/x"}}}`:                                                       "spec.nodeSelector: required",
+		head + `"kind":"BpfApplication","spec":{"nodeSelector":{},"byteCode":{"path":"/x","image":{"url":"u"}}}}`:                 "spec.byteCode: exactly one of image and path is required",
+		program(`{"name":"f","type":"Xdp","xdp":{}}`):                                                                             `spec.programs[0].type: "Xdp" isn't a type of program`,
+		program(`{"name":"f","type":"XDP"}`):                                                                                      "spec.programs[0].xdp: required, as the type is XDP",
+		program(`{"name":"f","type":"KProbe","kprobe":{}}`):                                                                       `spec.programs[0].type: "KProbe" isn't a type of program that a BpfApplication`,
+		program(`{"name":"f","type":"XDP","xdp":{"links":[{"interfaceSelector":{"primaryNodeInterface":true}}]}}`):                "xdp.links[0].networkNamespaces: required",
+		program(`{"name":"f","type":"UProbe","uprobe":{"links":[{"target":"libc"}]}}`):                                            "uprobe.links[0].containers: required",
+		program(`{"name":"f","type":"XDP","xdp":{"links":[{"networkNamespaces":{"pods":{}}}]}}`):                                  "interfaceSelector: exactly one of",
+		program(`{"name":"f","type":"TC","tc":{"links":[{"interfaceSelector":{"interfaces":[]},"direction":"Up"` + pods + `}]}}`): `tc.links[0].direction: "Up" is neither Ingress nor Egress`,
+		program(`{"name":"f","type":"UProbe","uprobe":{"links":[{"target":"f","offset":-1}]}}`):                                   "BpfApplication x: spec.programs.uprobe.links.offset: number -1 instead of an unsigned integer of 64 bits",
+		program(`"f"`): "spec.programs: string instead of an object",
+		program(`{"name":"f","type":"TCX","tcx":{"links":[{"priority":"1"}]}}`):             "spec.programs.tcx.links.priority: string instead of an integer of 32 bits",
+		head + `"kind":"BpfApplication","spec":{"nodeSelector":{},"globalData":{"a":"!"}}}`: "spec.globalData: a is neither base64 nor a list of bytes",
+		strings.Replace(program(""), "v1alpha1", "v1", 1):                                   "apiVersion bpfman.io/v1 isn't upstream's v0.6",
 	} {
 		result, err := converted("input", []byte(input))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -6,20 +6,15 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// defaultPriority is the default in upstream's v0.6.
-const defaultPriority = 1000
-
-// programs converts members. A member in upstream's API has one function and several
-// links. Here, each link becomes a member. Members with the same function share one
-// loaded program.
-func (c *conversion) programs(in []upstreamProgram) []v1alpha1.BpfApplicationProgram {
+// programs converts the programs of a BpfApplication. A program in upstream's API has one
+// function and several links. Here, each link becomes a member. Members with the same function
+// share one loaded program.
+func (c *conversion) programs(in []v1alpha1.ClusterBpfApplicationProgram) []v1alpha1.BpfApplicationProgram {
 	if len(in) == 0 {
 		c.fail("spec.programs", "at least one is required")
 	}
@@ -27,158 +22,169 @@ func (c *conversion) programs(in []upstreamProgram) []v1alpha1.BpfApplicationPro
 	for i := range in {
 		p := &in[i]
 		path := fmt.Sprintf("spec.programs[%d]", i)
-		types := p.types()
-		kind, known := types[p.Type]
+		field, known := fieldOf[p.Type]
 		switch {
 		case !known:
-			c.fail(path+".type", fmt.Sprintf("%q isn't a type of program", p.Type))
-		case c.namespaced && !slices.Contains([]string{"XDP", "TC", "TCX", "UProbe", "URetProbe"}, p.Type):
-			c.fail(path+".type", p.Type+" isn't a type of program that a BpfApplication, which is namespaced, can have")
-		case !kind.set:
-			c.fail(path+"."+kind.field, "required, as the type is "+p.Type)
-		default:
-			members := kind.convert(c, path+"."+kind.field+".links")
-			for n := range members {
-				members[n].Type = kind.is
-			}
-			out = append(out, members...)
+			c.fail(path+".type", fmt.Sprintf("%q isn't a type of program that a BpfApplication, which is namespaced, can have", p.Type))
+			continue
+		case !configured(p)[field]:
+			c.fail(path+"."+field, "required, as the type is "+string(p.Type))
+			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(types)) {
-			if other := types[name]; name != p.Type && other.set {
-				c.lost(path+"."+other.field, "the type is "+p.Type)
+		c.links(path+"."+field+".links", p)
+		for _, other := range []string{"xdp", "tc", "tcx", "fentry", "fexit", "kprobe", "kretprobe", "uprobe", "uretprobe", "tracepoint"} {
+			if other != field && configured(p)[other] {
+				c.lost(path+"."+other, "the type is "+string(p.Type))
 			}
 		}
-	}
-	return out
-}
-
-// memberType describes one type of member: its field in upstream's API, whether the
-// field is set, the type in this API, and the conversion of its links.
-type memberType struct {
-	field   string
-	set     bool
-	is      v1alpha1.EBPFProgType
-	convert func(c *conversion, path string) []v1alpha1.BpfApplicationProgram
-}
-
-type members = []v1alpha1.BpfApplicationProgram
-
-func (p *upstreamProgram) types() map[string]memberType {
-	return map[string]memberType{
-		"XDP": {"xdp", p.XDP != nil, v1alpha1.ProgTypeXDP, func(c *conversion, path string) members { return c.xdp(path, p.Name, p.XDP.Links) }},
-		"TC":  {"tc", p.TC != nil, v1alpha1.ProgTypeTC, func(c *conversion, path string) members { return c.tc(path, p.Name, p.TC.Links) }},
-		"TCX": {"tcx", p.TCX != nil, v1alpha1.ProgTypeTCX, func(c *conversion, path string) members { return c.tcx(path, p.Name, p.TCX.Links) }},
-		"FEntry": {"fentry", p.FEntry != nil, v1alpha1.ProgTypeFentry, func(c *conversion, path string) members {
-			return members{{Fentry: &v1alpha1.FentryProgramInfo{BpfProgramCommon: c.trampoline(path, p.Name, p.FEntry), FunctionName: p.FEntry.Function}}}
-		}},
-		"FExit": {"fexit", p.FExit != nil, v1alpha1.ProgTypeFexit, func(c *conversion, path string) members {
-			return members{{Fexit: &v1alpha1.FexitProgramInfo{BpfProgramCommon: c.trampoline(path, p.Name, p.FExit), FunctionName: p.FExit.Function}}}
-		}},
-		"KProbe":     {"kprobe", p.KProbe != nil, v1alpha1.ProgTypeKprobe, func(c *conversion, path string) members { return c.kprobe(path, p.Name, p.KProbe.Links) }},
-		"KRetProbe":  {"kretprobe", p.KRetProbe != nil, v1alpha1.ProgTypeKretprobe, func(c *conversion, path string) members { return c.kretprobe(path, p.Name, p.KRetProbe.Links) }},
-		"UProbe":     {"uprobe", p.UProbe != nil, v1alpha1.ProgTypeUprobe, func(c *conversion, path string) members { return c.uprobe(path, p.Name, p.UProbe.Links, false) }},
-		"URetProbe":  {"uretprobe", p.URetProbe != nil, v1alpha1.ProgTypeUretprobe, func(c *conversion, path string) members { return c.uprobe(path, p.Name, p.URetProbe.Links, true) }},
-		"TracePoint": {"tracepoint", p.TracePoint != nil, v1alpha1.ProgTypeTracepoint, func(_ *conversion, _ string) members { return tracepoint(p.Name, p.TracePoint.Links) }},
-	}
-}
-
-func attached(function string) v1alpha1.BpfProgramCommon {
-	return v1alpha1.BpfProgramCommon{BpfFunctionName: function}
-}
-
-// loaded returns a member without links. The API requires an attach point anyway. It has
-// no effect until the user removes attach.
-func (c *conversion) loaded(path, function, standIn string) v1alpha1.BpfProgramCommon {
-	if standIn != "" {
-		c.note(path, "there are none, so the program is only loaded (attach: false); "+standIn+" is a placeholder for the attach point")
-	}
-	return v1alpha1.BpfProgramCommon{BpfFunctionName: function, Attach: new(false)}
-}
-
-func (c *conversion) trampoline(path, function string, in *upstreamTrampoline) v1alpha1.BpfProgramCommon {
-	if len(in.Links) == 0 {
-		return c.loaded(path, function, "")
-	}
-	for i, link := range in.Links {
-		if link.Mode != "Attach" {
-			c.lost(fmt.Sprintf("%s[%d].mode", path, i), fmt.Sprintf("%q isn't a mode of v0.6: the program is attached", link.Mode))
+		for _, m := range p.Members() {
+			complete(&m)
+			out = append(out, m)
 		}
 	}
-	return attached(function)
-}
-
-func (c *conversion) kprobe(path, function string, links []upstreamKprobe) members {
-	if len(links) == 0 {
-		return members{{Kprobe: &v1alpha1.KprobeProgramInfo{BpfProgramCommon: c.loaded(path, function, "func_name: "+function), FunctionName: function}}}
-	}
-	var out members
-	for _, link := range links {
-		out = append(out, v1alpha1.BpfApplicationProgram{Kprobe: &v1alpha1.KprobeProgramInfo{BpfProgramCommon: attached(function), FunctionName: link.Function, Offset: link.Offset}})
-	}
 	return out
 }
 
-func (c *conversion) kretprobe(path, function string, links []upstreamKret) members {
-	kprobes := make([]upstreamKprobe, 0, len(links))
-	for _, link := range links {
-		kprobes = append(kprobes, upstreamKprobe{Function: link.Function})
-	}
-	out := c.kprobe(path, function, kprobes)
-	for i := range out {
-		out[i].Kprobe, out[i].Kretprobe = nil, out[i].Kprobe
-	}
-	return out
+// fieldOf has the fields of the types that a BpfApplication can have.
+var fieldOf = map[v1alpha1.ApplicationProgramType]string{
+	v1alpha1.ApplicationXDP: "xdp", v1alpha1.ApplicationTC: "tc", v1alpha1.ApplicationTCX: "tcx",
+	v1alpha1.ApplicationUProbe: "uprobe", v1alpha1.ApplicationURetProbe: "uretprobe",
 }
 
-func (c *conversion) uprobe(path, function string, links []upstreamUprobe, isReturn bool) members {
-	var infos []*v1alpha1.UprobeProgramInfo
+func configured(p *v1alpha1.ClusterBpfApplicationProgram) map[string]bool {
+	return map[string]bool{
+		"xdp": p.XDP != nil, "tc": p.TC != nil, "tcx": p.TCX != nil, "fentry": p.FEntry != nil, "fexit": p.FExit != nil,
+		"kprobe": p.KProbe != nil, "kretprobe": p.KRetProbe != nil, "uprobe": p.UProbe != nil, "uretprobe": p.URetProbe != nil,
+		"tracepoint": p.TracePoint != nil,
+	}
+}
+
+// links says what the conversion of a program's links changes.
+func (c *conversion) links(path string, p *v1alpha1.ClusterBpfApplicationProgram) {
+	switch {
+	case p.XDP != nil:
+		for i, link := range p.XDP.Links {
+			c.network(fmt.Sprintf("%s[%d]", path, i), link.NetworkLink)
+			known(c, fmt.Sprintf("%s[%d].proceedOn", path, i), link.ProceedOn, "Aborted Drop Pass TX ReDirect DispatcherReturn")
+		}
+	case p.TC != nil:
+		c.placeholder(path, len(p.TC.Links), "direction: ingress")
+		for i, link := range p.TC.Links {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			c.network(at, link.NetworkLink)
+			known(c, at+".proceedOn", link.ProceedOn, "UnSpec OK ReClassify Shot Pipe Stolen Queued Repeat ReDirect Trap DispatcherReturn")
+			c.direction(at+".direction", link.Direction)
+		}
+	case p.TCX != nil:
+		c.placeholder(path, len(p.TCX.Links), "direction: ingress")
+		for i, link := range p.TCX.Links {
+			c.network(fmt.Sprintf("%s[%d]", path, i), link.NetworkLink)
+			c.direction(fmt.Sprintf("%s[%d].direction", path, i), link.Direction)
+		}
+	case p.UProbe != nil:
+		c.uprobe(path, p.UProbe.Links)
+	case p.URetProbe != nil:
+		c.uprobe(path, p.URetProbe.Links)
+	}
+}
+
+func (c *conversion) network(path string, link v1alpha1.NetworkLink) {
+	c.interfaces(path+".interfaceSelector", link.InterfaceSelector)
+	if link.NetworkNamespaces == nil {
+		c.fail(path+".networkNamespaces", "required in a BpfApplication, which is namespaced")
+		return
+	}
+	if d := link.InterfaceSelector.InterfacesDiscoveryConfig; d != nil && d.InterfaceAutoDiscovery != nil && *d.InterfaceAutoDiscovery {
+		c.note(path+".interfaceSelector.interfacesDiscoveryConfig", "upstream's v0.6 doesn't implement discovery in a BpfApplication, and never attaches the program; the result is attached in the selected pods")
+	}
+	c.ownNamespace(path+".networkNamespaces", link.NetworkNamespaces.Namespace)
+}
+
+func (c *conversion) interfaces(path string, in v1alpha1.LinkInterfaces) {
+	const nothing = "selects no interface, which is an error in upstream's v0.6; the result is loaded, and attached to no interface"
+	chosen := 0
+	if d := in.InterfacesDiscoveryConfig; d != nil {
+		chosen++
+		if d.InterfaceAutoDiscovery == nil || !*d.InterfaceAutoDiscovery {
+			c.note(path+".interfacesDiscoveryConfig.interfaceAutoDiscovery", "not true: "+nothing)
+		}
+	}
+	if in.Interfaces != nil {
+		chosen++
+		if len(*in.Interfaces) == 0 {
+			c.note(path+".interfaces", "empty: "+nothing)
+		}
+	}
+	if in.PrimaryNodeInterface != nil {
+		chosen++
+		if !*in.PrimaryNodeInterface {
+			c.note(path+".primaryNodeInterface", "converted to true: upstream's v0.6 treats false as true")
+		}
+	}
+	if chosen != 1 {
+		c.fail(path, "exactly one of interfacesDiscoveryConfig, interfaces and primaryNodeInterface is required")
+	}
+}
+
+func (c *conversion) uprobe(path string, links []v1alpha1.UprobeLink) {
+	c.placeholder(path, len(links), "target: libc")
 	for i, link := range links {
-		info := &v1alpha1.UprobeProgramInfo{BpfProgramCommon: attached(function), FunctionName: link.Function, Offset: link.Offset, Target: link.Target}
-		if link.Pid != nil {
-			info.Pid = *link.Pid
-		}
 		at := fmt.Sprintf("%s[%d].containers", path, i)
-		if in := link.Containers; in != nil {
-			info.Containers = c.pods(at, in.upstreamPods)
-			info.Containers.ContainerNames = in.ContainerNames
-		} else if c.namespaced {
+		if link.Containers == nil {
 			c.fail(at, "required in a BpfApplication, which is namespaced")
-		}
-		infos = append(infos, info)
-	}
-	if len(links) == 0 {
-		infos = append(infos, &v1alpha1.UprobeProgramInfo{BpfProgramCommon: c.loaded(path, function, "target: libc"), Target: "libc"})
-		if c.namespaced {
-			infos[0].Containers = &v1alpha1.ContainerSelector{}
-		}
-	}
-	var out members
-	for _, info := range infos {
-		if isReturn {
-			out = append(out, v1alpha1.BpfApplicationProgram{Uretprobe: info})
 		} else {
-			out = append(out, v1alpha1.BpfApplicationProgram{Uprobe: info})
+			c.ownNamespace(at, link.Containers.Namespace)
 		}
 	}
-	return out
 }
 
-func tracepoint(function string, links []upstreamTracept) members {
-	info := &v1alpha1.TracepointProgramInfo{BpfProgramCommon: attached(function), Names: []string{}}
-	for _, link := range links {
-		info.Names = append(info.Names, link.Name)
-	}
-	if len(links) == 0 {
-		info.Attach = new(false)
-	}
-	return members{{Tracepoint: info}}
-}
-
-func (c *conversion) pods(path string, in upstreamPods) *v1alpha1.ContainerSelector {
-	if c.namespaced && in.Namespace != "" {
+func (c *conversion) ownNamespace(path, namespace string) {
+	if namespace != "" {
 		c.lost(path+".namespace", "a BpfApplication, which is namespaced, selects pods of its own namespace")
 	}
-	return &v1alpha1.ContainerSelector{Namespace: in.Namespace, Pods: in.Pods}
+}
+
+func (c *conversion) direction(path string, in v1alpha1.LinkDirection) {
+	if lower := strings.ToLower(string(in)); lower != "ingress" && lower != "egress" {
+		c.fail(path, fmt.Sprintf("%q is neither Ingress nor Egress", in))
+	}
+}
+
+// known names the results of programs that upstream's v0.6 doesn't have.
+func known[T ~string](c *conversion, path string, words []T, all string) {
+	for i, word := range words {
+		if !strings.Contains(" "+all+" ", " "+string(word)+" ") {
+			c.lost(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("%q isn't a result of such a program", word))
+		}
+	}
+}
+
+// placeholder says which placeholder a program without links has.
+func (c *conversion) placeholder(path string, links int, what string) {
+	if links == 0 {
+		c.note(path, "there are none, so the program is only loaded (attach: false); "+what+" is a placeholder for the attach point")
+	}
+}
+
+// complete sets the fields that the API requires of a program that is only loaded. They have no
+// effect until the user removes attach.
+func complete(m *v1alpha1.BpfApplicationProgram) {
+	if attach := m.Info().Common().Attach; attach == nil || *attach {
+		return
+	}
+	none, pods := v1alpha1.InterfaceSelector{Interfaces: &[]string{}}, &v1alpha1.ContainerSelector{}
+	switch {
+	case m.XDP != nil:
+		m.XDP.InterfaceSelector, m.XDP.Containers = none, pods
+	case m.TC != nil:
+		m.TC.InterfaceSelector, m.TC.Containers, m.TC.Direction = none, pods, "ingress"
+	case m.TCX != nil:
+		m.TCX.InterfaceSelector, m.TCX.Containers, m.TCX.Direction = none, pods, "ingress"
+	case m.Uprobe != nil:
+		m.Uprobe.Target, m.Uprobe.Containers = "libc", pods
+	case m.Uretprobe != nil:
+		m.Uretprobe.Target, m.Uretprobe.Containers = "libc", pods
+	}
 }
 
 // namespaced converts a member for a namespaced application. Its fields have the same names there; only a namespace, which
@@ -192,30 +198,4 @@ func namespaced(in v1alpha1.BpfApplicationProgram) (out v1alpha1.BpfNsApplicatio
 		err = fmt.Errorf("convert %s of a namespaced application: %w", in.Type, err)
 	}
 	return out, err
-}
-
-// results converts the results of programs, without duplicates. Upstream spells them in
-// capitals, and without separators.
-func results[T ~string](c *conversion, path string, words []string, of map[string]T) []T {
-	if words == nil {
-		return nil // the default, which is the same in both
-	}
-	out := []T{}
-	for i, word := range words {
-		result, known := of[word]
-		if !known {
-			c.lost(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("%q isn't a result of such a program", word))
-		} else if !slices.Contains(out, result) {
-			out = append(out, result)
-		}
-	}
-	return out
-}
-
-func (c *conversion) direction(path, in string) string {
-	out := strings.ToLower(in)
-	if out != "ingress" && out != "egress" {
-		c.fail(path, fmt.Sprintf("%q is neither Ingress nor Egress", in))
-	}
-	return out
 }

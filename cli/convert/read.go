@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,9 +144,6 @@ func withKind(raw json.RawMessage, apiVersion, kind string) (json.RawMessage, er
 // inWords describes an error of decoding JSON in terms of the manifest, instead of Go's
 // types.
 func inWords(err error) error {
-	if _, ok := errors.AsType[base64.CorruptInputError](err); ok {
-		return fmt.Errorf("spec.globalData: %w", err) // the only field in base64
-	}
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
 		return err
@@ -161,7 +157,7 @@ func inWords(err error) error {
 		reflect.Uint64: "an unsigned integer of 64 bits",
 	}[wrong.Type.Kind()], "an object")
 	field := slices.DeleteFunc(strings.Split(wrong.Field, "."), func(part string) bool {
-		return part == "TypeMeta" || strings.HasPrefix(part, "upstream") // an embedded type
+		return part == "TypeMeta" || part == "NetworkLink" // an embedded type
 	})
 	return errors.New(strings.TrimPrefix(strings.Join(field, ".")+": ", ": ") + wrong.Value + " instead of " + expected)
 }

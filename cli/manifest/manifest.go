@@ -96,6 +96,10 @@ func Object(content object.Object, o Options) (made map[string]any, notes []stri
 			notes = append(notes, missing...)
 			// In an application, the type implies it.
 			delete(fields, "retprobe")
+			if kind.Name == linkedKind {
+				all = append(all, linked(m, fields))
+				continue
+			}
 			all = append(all, map[string]any{"type": m.memberType, strings.ToLower(m.memberType): fields})
 		}
 		spec["programs"] = all
@@ -110,6 +114,9 @@ func Object(content object.Object, o Options) (made map[string]any, notes []stri
 	notes = append(notes, globals(content)...)
 	spec["nodeselector"] = map[string]any{}
 	spec["bytecode"] = map[string]any{"image": map[string]any{"url": o.Image}}
+	if kind.Name == linkedKind {
+		asLinked(spec, notes)
+	}
 	metadata := map[string]any{"name": cmp.Or(o.Name, nameFor(programs, o.Image))}
 	if kind.Namespaced {
 		metadata["namespace"] = o.Namespace

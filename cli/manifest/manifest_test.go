@@ -39,8 +39,11 @@ func TestObject(t *testing.T) {
 	probe.AttachTo, probe.Target = map[string]string{"returned": "malloc"}, "libc"
 	most := options("application", "filter", "count", "enter", "exit", "kills", "bare_tracepoint", "Line_Read", "wake", "woken")
 	most.AttachTo = map[string]string{"bare_tracepoint": "sched/sched_switch", "filter": "eth0"}
+	linked := most
+	linked.Kind = "clusterbpfapplication"
 	for name, o := range map[string]Options{
-		"xdp": options("xdp"), "tcx": options("tcx"), "tc": options("tc"), "tracepoint": options("tracepoint", "kills"),
+		"clusterapplication": linked,
+		"xdp":                options("xdp"), "tcx": options("tcx"), "tc": options("tc"), "tracepoint": options("tracepoint", "kills"),
 		"kprobe": options("kprobe", "wake"), "kretprobe": options("KprobeProgram", "woken"), "uprobe": options("uprobe", "Line_Read"),
 		"uretprobe": probe, "fentry": options("fentry"), "fexit": options("fexit"), "tcxns": options("tcxnsprog"), "on-eth1": attached,
 		"application": most, "nsapplication": options("nsapplication", "filter", "count"), "application-of-one": options("bpfapp", "count"),

@@ -46,7 +46,8 @@ func (r *Result) Compare(f Facts) {
 
 // nodes compares the node selector with the nodes. It returns which of these run an agent, or nil if it isn't known.
 func (r *Result) nodes(f Facts) map[string]bool {
-	selector, err := metav1.LabelSelectorAsSelector(&r.Object.GetAppCommon().NodeSelector)
+	common := r.Object.GetAppCommon()
+	selector, err := metav1.LabelSelectorAsSelector(&common.NodeSelector)
 	if f.Nodes == nil || err != nil {
 		return nil
 	}

@@ -59,7 +59,8 @@ func Explain(f Facts) (Page, error) {
 		return Page{}, err
 	}
 	page := Page{Object: describe(f), Wanted: all, Daemons: f.Daemons, Components: f.Problems, Unseen: f.Unseen}
-	selector, err := metav1.LabelSelectorAsSelector(&f.Object.GetAppCommon().NodeSelector)
+	common := f.Object.GetAppCommon()
+	selector, err := metav1.LabelSelectorAsSelector(&common.NodeSelector)
 	if err != nil {
 		page.Remarks = append(page.Remarks, fmt.Sprintf("the node selector is invalid: %v", err))
 		selector = labels.Nothing()

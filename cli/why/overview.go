@@ -73,7 +73,7 @@ func BriefOf(kind string, o v1alpha1.UserObject, conflicts []Conflict) Brief {
 
 // stateOf returns the state of an object by its first condition and the counts of its nodes.
 func stateOf(first metav1.Condition, nodes *v1alpha1.NodeCounts) State {
-	switch v1alpha1.ProgramConditionType(first.Type) {
+	switch v1alpha1.ProgramConditionTypeOf(first.Type) {
 	case v1alpha1.ProgramReconcileError, v1alpha1.ProgramDeleteError:
 		return Failed
 	case v1alpha1.ProgramReconcileSuccess:

@@ -15,8 +15,9 @@ set -euo pipefail
 kubectl() { command "${KUBECTL:-kubectl}" "$@"; }
 timeout=${TIMEOUT:-180s}
 
-# Kinds that both upstream's v0.5 and this project define. Such a definition is taken over.
-cluster_kinds="bpfapplications bpfprograms fentryprograms fexitprograms kprobeprograms tcprograms tcxprograms
+# Kinds that both upstream and this project define: all of v0.5's, and one of v0.6's, clusterbpfapplications. Such a
+# definition is taken over.
+cluster_kinds="bpfapplications bpfprograms clusterbpfapplications fentryprograms fexitprograms kprobeprograms tcprograms tcxprograms
 tracepointprograms uprobeprograms xdpprograms"
 namespaced_kinds="bpfnsapplications bpfnsprograms tcnsprograms tcxnsprograms uprobensprograms xdpnsprograms"
 
@@ -61,7 +62,7 @@ refuse_foreign() {
 		"${foreign%$'\n'}" \
 		"Upstream's bpfman v0.6 installs such definitions. Its BpfApplication is namespaced, this one is cluster-scoped, and the" \
 		"scope of a definition can't be changed. To migrate, save and convert your objects, remove upstream's operator, and then" \
-		"delete its definitions, which also deletes all objects of their kinds:" \
+		"delete these definitions, which also deletes all objects of their kinds. ClusterBpfApplications stay, and are taken over:" \
 		"  kubectl delete customresourcedefinitions$(sed -E 's/^ +([^ ]+).*/ \1/' <<<"${foreign%$'\n'}" | tr -d '\n')" \
 		"For each step, see docs/from-v0.6.md."
 }
@@ -97,7 +98,7 @@ announce() {
 		awk '{ printf "  %-14s %s\n", $1, $2 }' <<<"$1"
 	fi
 	if [[ -n $taken ]]; then
-		echo "definitions of upstream's v0.5, or of an earlier version of this project, are taken over with their objects:"
+		echo "definitions of upstream's, or of an earlier version of this project, are taken over with their objects:"
 		printf '%s' "$taken"
 	fi
 }

@@ -19,7 +19,8 @@ type list struct {
 	file  string
 	names []name
 	// item is how the file writes a name: {kind} is the kind, or the type of a program, {resource} the plural name in
-	// lower case, {page} the kind in lower case, and {sample} the sample of the kind with the shortest name.
+	// lower case, {page} the kind in lower case, {bytecode} the field with the bytecode, and {sample} the sample of the kind with
+	// the shortest name.
 	item string
 	// between separates items on the same line. If it is empty, each item has a line.
 	between string
@@ -36,7 +37,7 @@ var lists = []list{
 	{"config/admission/globaldata.yaml", users(), "- {resource}", ""},
 	{"config/admission/bytecodepolicies/policy.yaml", users(), "- {resource}", ""},
 	{"config/hardened/kyverno.yaml", users(), "- bpfman.io/v1alpha1/{kind}", ""},
-	{"config/hardened/kyverno.yaml", users(), "{kind}: [{path: /spec/bytecode/image/url}]", ""},
+	{"config/hardened/kyverno.yaml", users(), "{kind}: [{path: /spec/{bytecode}/image/url}]", ""},
 	{"config/manifests/bases/bpfman-operator.clusterserviceversion.yaml", ofScope(false), "{kind}", ", "},
 	{"config/manifests/bases/bpfman-operator.clusterserviceversion.yaml", ofScope(true), "{kind}", ", "},
 	{"config/samples/kustomization.yaml", written(), "- {sample}", ""},
@@ -116,7 +117,7 @@ func (l list) rewrite(text string) (string, error) {
 	items := make([]string, len(l.names))
 	for i, n := range l.names {
 		page := strings.ToLower(n.kind)
-		items[i] = strings.NewReplacer("{kind}", n.kind, "{resource}", n.resource, "{page}", page).Replace(l.item)
+		items[i] = strings.NewReplacer("{kind}", n.kind, "{resource}", n.resource, "{page}", page, "{bytecode}", bytecodeField(n.kind)).Replace(l.item)
 		if strings.Contains(l.item, "{sample}") {
 			sample, err := sampleOf(page)
 			if err != nil {
@@ -144,6 +145,14 @@ func (l list) rewrite(text string) (string, error) {
 	return text, nil
 }
 
+// bytecodeField returns the field of a kind's spec with the bytecode.
+func bytecodeField(kind string) string {
+	if kind == "ClusterBpfApplication" {
+		return "byteCode"
+	}
+	return "bytecode"
+}
+
 func sampleOf(kind string) (string, error) {
 	files, err := filepath.Glob("config/samples/bpfman.io_v1alpha1_*.yaml")
 	if err != nil {
@@ -166,7 +175,7 @@ func sampleOf(kind string) (string, error) {
 // runs returns an expression for two or more items, one after the other.
 func (l list) runs() *regexp.Regexp {
 	word := regexp.QuoteMeta(l.item)
-	for placeholder, form := range map[string]string{"{kind}": "[A-Z][A-Za-z]+", "{resource}": "[a-z]+", "{page}": "[a-z]+", "{sample}": `bpfman\.io_v1alpha1_[a-z_]+\.yaml`} {
+	for placeholder, form := range map[string]string{"{kind}": "[A-Z][A-Za-z]+", "{resource}": "[a-z]+", "{page}": "[a-z]+", "{bytecode}": "[a-zA-Z]+", "{sample}": `bpfman\.io_v1alpha1_[a-z_]+\.yaml`} {
 		word = strings.ReplaceAll(word, regexp.QuoteMeta(placeholder), form)
 	}
 	if l.between == "" {

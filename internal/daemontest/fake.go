@@ -297,7 +297,9 @@ type Loaded struct {
 	Pins     string // the directory of its maps' pins
 	MapIDs   []uint32
 	LoadedAt string
-	Links    []*gobpfman.AttachInfo
+	// GlobalData are the globals of the Load.
+	GlobalData map[string][]byte
+	Links      []*gobpfman.AttachInfo
 }
 
 // Programs returns all programs, by ascending ID.
@@ -310,6 +312,7 @@ func (d *Daemon) Programs() []Loaded {
 		l := Loaded{
 			ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata(), File: p.info.GetBytecode().GetFile(),
 			Pins: p.info.GetMapPinPath(), MapIDs: p.kernel.GetMapIds(), LoadedAt: p.kernel.GetLoadedAt(),
+			GlobalData: p.info.GetGlobalData(),
 		}
 		for _, link := range slices.Sorted(maps.Keys(p.attach)) {
 			l.Links = append(l.Links, clone(p.attach[link]))

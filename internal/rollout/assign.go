@@ -131,6 +131,8 @@ func Assign(kind string, o v1alpha1.UserObject, governed Governed, node string, 
 	if err != nil {
 		return Assigned{}, err
 	}
-	object.GetAppCommon().NodeSelector = o.GetAppCommon().NodeSelector
+	common := object.GetAppCommon()
+	common.NodeSelector = o.GetAppCommon().NodeSelector
+	object.SetAppCommon(common)
 	return Assigned{Object: object, Previous: true}, nil
 }

@@ -80,6 +80,7 @@ func (r Revision) Hash() string {
 	var spec map[string]any
 	_ = decoder.Decode(&spec) // a damaged spec equals no other
 	delete(spec, "nodeselector")
+	delete(spec, "nodeSelector") // of a ClusterBpfApplication
 	same, err := json.Marshal(map[string]any{"annotations": r.Metadata.Annotations, "uid": r.Metadata.UID, "spec": spec})
 	if err != nil || spec == nil {
 		same = r.Spec

@@ -91,5 +91,7 @@ func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 
 func trimUserObject(object v1alpha1.UserObject) {
 	rollout.MarkObject(object)
-	object.GetAppCommon().GlobalData = nil
+	common := object.GetAppCommon()
+	common.GlobalData = nil
+	object.SetAppCommon(common)
 }

@@ -152,7 +152,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	last := r.note(object.GetUID())
 	want := summary.status(&current)
 	want.Rollout, want.Revision = roll, revision
-	condition := v1alpha1.ProgramConditionType(want.Conditions[0].Type)
+	condition := v1alpha1.ProgramConditionTypeOf(want.Conditions[0].Type)
 	if equality.Semantic.DeepEqual(want, &current) {
 		last.waitingSince = time.Time{}
 		r.setNote(object.GetUID(), last)
@@ -295,7 +295,7 @@ func (r *Reconciler) announce(object v1alpha1.UserObject, before, after []metav1
 		return
 	}
 	c, severity := after[0], corev1.EventTypeWarning
-	switch v1alpha1.ProgramConditionType(c.Type) {
+	switch v1alpha1.ProgramConditionTypeOf(c.Type) {
 	case v1alpha1.ProgramNotYetLoaded:
 		return
 	case v1alpha1.ProgramReconcileSuccess:

@@ -77,13 +77,10 @@ func ownerOf(o v1alpha1.UserObject) Owner {
 	if owner.Undecodable != "" {
 		return owner
 	}
-	switch o := o.(type) {
-	case *v1alpha1.BpfApplication:
-		owner.Programs = len(o.Spec.Programs)
-	case *v1alpha1.BpfNsApplication:
-		owner.Programs = len(o.Spec.Programs)
-	}
-	selector, err := metav1.LabelSelectorAsSelector(&o.GetAppCommon().NodeSelector)
+	members, _ := o.Members()
+	owner.Programs = len(members)
+	common := o.GetAppCommon()
+	selector, err := metav1.LabelSelectorAsSelector(&common.NodeSelector)
 	if err != nil {
 		owner.Invalid = err.Error()
 		return owner

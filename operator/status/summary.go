@@ -25,6 +25,8 @@ const (
 
 // Summary is the state of one user object on all nodes.
 type Summary struct {
+	// Kind is the owner's kind, which decides about the names of its conditions.
+	Kind string
 	// Generation is the metadata.generation of the owner that the summary is about.
 	Generation int64
 	// Deleting is true if the owner is being deleted.
@@ -93,7 +95,7 @@ func (s Summary) Conditions() []metav1.Condition {
 	case s.Stalled > 0, s.Undecodable != "", s.Invalid != "":
 		state = v1alpha1.Stalled
 	}
-	conditions := state.Conditions(condition.Condition(message))
+	conditions := state.Conditions(condition.For(s.Kind, message))
 	for i := range conditions {
 		conditions[i].ObservedGeneration = s.Generation
 		if nowhere := s.nowhere(); state == v1alpha1.Ready && nowhere != "" && conditions[i].Type == string(v1alpha1.Ready) {

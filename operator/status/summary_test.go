@@ -147,6 +147,26 @@ func TestNothingMatchedIsNotAttached(t *testing.T) {
 	}
 }
 
+// Upstream's v0.6 has other names for the first condition of a ClusterBpfApplication.
+func TestConditionsOfAClusterBpfApplication(t *testing.T) {
+	for want, summary := range map[string]Summary{
+		"Success Ready":             {Agents: 1, Matching: 1, Selected: 1, Attached: 1},
+		"Pending Ready Reconciling": {Agents: 1, Matching: 1, Selected: 1, Waiting: 1},
+		"Error Ready Reconciling":   {Agents: 1, Matching: 1, Selected: 1, Failed: 1},
+		"DeleteError Ready Stalled": {Deleting: true, Failed: 1, Stalled: 1},
+	} {
+		summary.Kind = "ClusterBpfApplication"
+		conditions := summary.Conditions()
+		types := make([]string, len(conditions))
+		for i, c := range conditions {
+			types[i] = c.Type
+		}
+		if got := strings.Join(types, " "); got != want || conditions[0].Reason != conditions[0].Type {
+			t.Errorf("%s, want %s: %+v", got, want, conditions[0])
+		}
+	}
+}
+
 // kstatus reads these conditions beside upstream's.
 func TestConditionsForTools(t *testing.T) {
 	halted := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutHalted}

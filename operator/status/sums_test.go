@@ -239,7 +239,7 @@ func randomReport(random *rand.Rand, o *worldOwner, owner types.UID, member, nod
 // sum computes the summary of an object from scratch.
 func (w *world) sum(uid types.UID) Summary {
 	o := w.owners[uid]
-	s := Summary{Generation: o.spec.Generation, Deleting: o.spec.Deleting}
+	s := Summary{Kind: o.ref.Kind, Generation: o.spec.Generation, Deleting: o.spec.Deleting}
 	name := func(names *[]string, node string) {
 		if len(*names) < maxNamed {
 			*names = append(*names, node)

@@ -164,6 +164,13 @@ var shapes = []Shape{
 		},
 	},
 	{
+		Kind: "ClusterBpfApplication", Weight: 3, Variants: []Variant{
+			{Image: "go-app-counter", Members: []Member{
+				{"Tracepoint", "tracepoint_kill_recorder", "tracepoint_stats_map"}, {"TCX", "tcx_stats", "tcx_stats_map"},
+			}, Maps: mapsOfTheApplication},
+		},
+	},
+	{
 		Kind: "BpfNsApplication", Namespaced: true, Weight: 3, Variants: []Variant{
 			{Image: "go-app-counter", Members: []Member{
 				{"TCX", "tcx_stats", "tcx_stats_map"}, {"Uprobe in a container", "uprobe_counter", "uprobe_stats_map"},
@@ -231,6 +238,25 @@ var makers = map[string]func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserOb
 			{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: o.tracepoint(0)},
 			{Type: v1alpha1.ProgTypeTCX, TCX: o.tcx(1)},
 		}}}
+	},
+	"ClusterBpfApplication": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		application := &v1alpha1.ClusterBpfApplication{}
+		application.SetAppCommon(c)
+		tracepoint, tcx := v1alpha1.TracepointLinks{}, v1alpha1.TcxLinks{}
+		if !o.Detached {
+			for _, name := range o.Tracepoints {
+				tracepoint.Links = append(tracepoint.Links, v1alpha1.TracepointLink{Name: name})
+			}
+			tcx.Links = []v1alpha1.TcxLink{{Direction: "Ingress", NetworkLink: v1alpha1.NetworkLink{
+				InterfaceSelector: v1alpha1.LinkInterfaces{Interfaces: o.interfaces().Interfaces}, Priority: &o.Priority,
+			}}}
+		}
+		members := o.variant().Members
+		application.Spec.Programs = []v1alpha1.ClusterBpfApplicationProgram{
+			{Name: members[0].Function, Type: v1alpha1.ApplicationTracePoint, TracePoint: &tracepoint},
+			{Name: members[1].Function, Type: v1alpha1.ApplicationTCX, TCX: &tcx},
+		}
+		return application
 	},
 	"BpfNsApplication": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
 		return &v1alpha1.BpfNsApplication{Spec: v1alpha1.BpfNsApplicationSpec{BpfAppCommon: c, Programs: []v1alpha1.BpfNsApplicationProgram{

@@ -147,7 +147,7 @@ func (w *world) loadAll(ctx context.Context, t *testing.T, objects []v1alpha1.Us
 			}
 			for _, o := range all {
 				uids[o.GetUID()] = true
-				if c := o.GetStatus().Conditions; len(c) > 0 && c[0].Type == string(v1alpha1.ProgramReconcileSuccess) {
+				if c := o.GetStatus().Conditions; len(c) > 0 && v1alpha1.ProgramConditionTypeOf(c[0].Type) == v1alpha1.ProgramReconcileSuccess {
 					done++
 				}
 			}

@@ -51,9 +51,9 @@ func (m *Model) CheckStatus(wanted *Object, o v1alpha1.UserObject) []string {
 	var p problems
 	counts, failing := m.count(wanted)
 	state := m.Rollout(wanted)
-	want := string(v1alpha1.ProgramReconcileSuccess)
+	want := v1alpha1.ProgramReconcileSuccess
 	if counts.Failed > 0 || state.Stalled() {
-		want = string(v1alpha1.ProgramReconcileError)
+		want = v1alpha1.ProgramReconcileError
 	}
 	if state.Stalled() {
 		failing = append(failing, m.canary())
@@ -69,11 +69,11 @@ func (m *Model) CheckStatus(wanted *Object, o v1alpha1.UserObject) []string {
 		return p
 	}
 	c := status.Conditions[0]
-	if c.Type != want || status.ObservedGeneration != o.GetGeneration() || c.ObservedGeneration != o.GetGeneration() || *status.Nodes != counts {
+	if v1alpha1.ProgramConditionTypeOf(c.Type) != want || status.ObservedGeneration != o.GetGeneration() || c.ObservedGeneration != o.GetGeneration() || *status.Nodes != counts {
 		p.add("%s %s of generation %d says %s of generations %d and %d, nodes %+v: %s; want %s, nodes %+v", wanted.Kind, wanted.Name, o.GetGeneration(),
 			c.Type, status.ObservedGeneration, c.ObservedGeneration, *status.Nodes, c.Message, want, counts)
 	}
-	if ready := meta.IsStatusConditionTrue(status.Conditions, string(v1alpha1.Ready)); ready != (want == string(v1alpha1.ProgramReconcileSuccess)) {
+	if ready := meta.IsStatusConditionTrue(status.Conditions, string(v1alpha1.Ready)); ready != (want == v1alpha1.ProgramReconcileSuccess) {
 		p.add("%s %s says that it is ready: %v; want %s", wanted.Kind, wanted.Name, ready, want)
 	}
 	if state.Stalled() && !meta.IsStatusConditionTrue(status.Conditions, string(v1alpha1.Stalled)) {

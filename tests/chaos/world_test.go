@@ -378,7 +378,9 @@ var operationsDone = map[string]func(context.Context, *world, Step) error{
 	},
 	"create an invalid object": func(ctx context.Context, w *world, s Step) error {
 		o := s.Object.Make(settings.bytecode)
-		o.GetAppCommon().ByteCode.Image.ImagePullPolicy = "Sometimes"
+		common := o.GetAppCommon()
+		common.ByteCode.Image.ImagePullPolicy = "Sometimes"
+		o.SetAppCommon(common)
 		if err := w.create(ctx, o); !apierrors.IsInvalid(err) {
 			return fmt.Errorf("an invalid %s was not refused as such: %w", s.Object.Kind, err)
 		}

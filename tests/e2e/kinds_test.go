@@ -55,6 +55,7 @@ func TestEveryKind(t *testing.T) {
 	awaitReady(ctx, t, target)
 	cases := append(clusterKinds(), namespacedKinds()...)
 	cases = append(cases, applicationKinds()...)
+	cases = append(cases, linkedKind())
 	t.Run("kind", func(t *testing.T) {
 		for _, c := range cases {
 			t.Run(kindOf(c.object), func(t *testing.T) {
@@ -292,6 +293,52 @@ func applicationKinds() []kindCase {
 		}
 	}
 	return []kindCase{all, namespaced}
+}
+
+// linkedKind returns a ClusterBpfApplication. Two of its programs have two links.
+func linkedKind() kindCase {
+	app := &v1alpha1.ClusterBpfApplication{ObjectMeta: named("linked")}
+	app.SetAppCommon(of("go-app-counter"))
+	linked := kindCase{object: app}
+	at := v1alpha1.NetworkLink{InterfaceSelector: v1alpha1.LinkInterfaces{PrimaryNodeInterface: new(true)}, Priority: new(int32(priority))}
+	uprobe := uprobeInfo("uprobe_counter")
+	target := &v1alpha1.UprobeLinks{Links: []v1alpha1.UprobeLink{{
+		Function: uprobe.FunctionName, Target: uprobe.Target,
+		Containers: &v1alpha1.LinkContainers{Namespace: uprobe.Containers.Namespace, Pods: uprobe.Containers.Pods, ContainerNames: uprobe.Containers.ContainerNames},
+	}}}
+	unlink := v1alpha1.FunctionLinks{Function: kernelFunction, Links: []v1alpha1.FunctionLink{{Mode: "Attach"}}}
+	for _, m := range []struct {
+		counter, trial string
+		program        v1alpha1.ClusterBpfApplicationProgram
+	}{
+		{"fentry_stats_map", "Fentry", v1alpha1.ClusterBpfApplicationProgram{Name: "fentry_counter", Type: v1alpha1.ApplicationFEntry, FEntry: &unlink}},
+		{"fexit_stats_map", "Fexit", v1alpha1.ClusterBpfApplicationProgram{Name: "fexit_counter", Type: v1alpha1.ApplicationFExit, FExit: &unlink}},
+		{"kprobe_stats_map", "Kprobe", v1alpha1.ClusterBpfApplicationProgram{Name: "kprobe_counter", Type: v1alpha1.ApplicationKProbe, KProbe: &v1alpha1.KprobeLinks{
+			Links: []v1alpha1.KprobeLink{{Function: wakeUp}},
+		}}},
+		{"kretprobe_stats_map", "Kprobe", v1alpha1.ClusterBpfApplicationProgram{Name: "kretprobe_counter", Type: v1alpha1.ApplicationKRetProbe, KRetProbe: &v1alpha1.KretprobeLinks{
+			Links: []v1alpha1.KretprobeLink{{Function: wakeUp}},
+		}}},
+		{"tc_stats_map", "TC", v1alpha1.ClusterBpfApplicationProgram{Name: "stats", Type: v1alpha1.ApplicationTC, TC: &v1alpha1.TcLinks{
+			Links: []v1alpha1.TcLink{{NetworkLink: at, Direction: "Ingress"}},
+		}}},
+		{"tcx_stats_map", "TCX", v1alpha1.ClusterBpfApplicationProgram{Name: "tcx_stats", Type: v1alpha1.ApplicationTCX, TCX: &v1alpha1.TcxLinks{
+			Links: []v1alpha1.TcxLink{{NetworkLink: at, Direction: "Ingress"}, {NetworkLink: at, Direction: "egress"}},
+		}}},
+		{"tracepoint_stats_map", "Tracepoint", v1alpha1.ClusterBpfApplicationProgram{Name: "tracepoint_kill_recorder", Type: v1alpha1.ApplicationTracePoint, TracePoint: &v1alpha1.TracepointLinks{
+			Links: []v1alpha1.TracepointLink{{Name: killCalls}, {Name: "syscalls/sys_enter_tkill"}},
+		}}},
+		{"uprobe_stats_map", node.ContainerUprobe, v1alpha1.ClusterBpfApplicationProgram{Name: "uprobe_counter", Type: v1alpha1.ApplicationUProbe, UProbe: target}},
+		{"uretprobe_stats_map", node.ContainerUprobe, v1alpha1.ClusterBpfApplicationProgram{Name: "uretprobe_counter", Type: v1alpha1.ApplicationURetProbe, URetProbe: target}},
+		{"xdp_stats_map", "XDP", v1alpha1.ClusterBpfApplicationProgram{Name: "xdp_stats", Type: v1alpha1.ApplicationXDP, XDP: &v1alpha1.XdpLinks{
+			Links: []v1alpha1.XdpLink{{NetworkLink: at}},
+		}}},
+	} {
+		if linked.member(m.counter, m.trial) {
+			app.Spec.Programs = append(app.Spec.Programs, m.program)
+		}
+	}
+	return linked
 }
 
 // member adds the map of an application's member, and reports whether the kernels support the member.

@@ -49,7 +49,9 @@ func TestRollback(t *testing.T) {
 				}}
 			},
 			func(o v1alpha1.UserObject, all bool) {
-				o.GetAppCommon().GlobalData = map[string][]byte{"VERDICT": {map[bool]byte{true: xdpDrop, false: xdpPass}[all], 0, 0, 0}}
+				common := o.GetAppCommon()
+				common.GlobalData = map[string][]byte{"VERDICT": {map[bool]byte{true: xdpDrop, false: xdpPass}[all], 0, 0, 0}}
+				o.SetAppCommon(common)
 			},
 		},
 	} {
@@ -59,8 +61,10 @@ func TestRollback(t *testing.T) {
 			victim := under.nodes()[len(under.nodes())-1]
 			o := c.create(name, toAPIServer(t, victim))
 			c.drops(o, false)
-			o.GetAppCommon().ByteCode.Image.ImagePullPolicy = v1alpha1.PullAlways
-			o.GetAppCommon().NodeSelector.MatchLabels = map[string]string{corev1.LabelHostname: victim}
+			common := o.GetAppCommon()
+			common.ByteCode.Image.ImagePullPolicy = v1alpha1.PullAlways
+			common.NodeSelector.MatchLabels = map[string]string{corev1.LabelHostname: victim}
+			o.SetAppCommon(common)
 			rollBack(t, name, victim, o, c.drops)
 		})
 	}

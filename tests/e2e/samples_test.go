@@ -207,7 +207,7 @@ func awaitSample(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	idle := false
 	await(ctx, t, fmt.Sprintf("%s %s is refused with %v", kindOf(o), o.GetName(), refusals), func(ctx context.Context) (bool, string) {
 		c, err := conditionOf(ctx, o)
-		if err != nil || c.Type == string(v1alpha1.ProgramReconcileSuccess) {
+		if err != nil || v1alpha1.ProgramConditionTypeOf(c.Type) == v1alpha1.ProgramReconcileSuccess {
 			// If there is nothing to attach to, this is a success on any kernel.
 			idle = strings.Contains(c.Message, "nothing to attach to")
 			return idle, fmt.Sprintf("%s: %s, %v", c.Type, c.Message, err)

@@ -223,7 +223,7 @@ func awaitSuccess(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	t.Helper()
 	await(ctx, t, kindOf(o)+" "+o.GetName()+" is attached", func(ctx context.Context) (bool, string) {
 		c, err := conditionOf(ctx, o)
-		return c.Type == string(v1alpha1.ProgramReconcileSuccess), fmt.Sprintf("%s: %s, %v", c.Type, c.Message, err)
+		return v1alpha1.ProgramConditionTypeOf(c.Type) == v1alpha1.ProgramReconcileSuccess, fmt.Sprintf("%s: %s, %v", c.Type, c.Message, err)
 	})
 	programs, err := programsOf(ctx, o)
 	if err != nil {
@@ -247,7 +247,7 @@ func awaitFailure(ctx context.Context, t *testing.T, o v1alpha1.UserObject, word
 	await(ctx, t, fmt.Sprintf("%s %s fails with %q", kindOf(o), o.GetName(), words), func(ctx context.Context) (bool, string) {
 		var err error
 		c, err = conditionOf(ctx, o)
-		ok := c.Type == string(v1alpha1.ProgramReconcileError) && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(c.Message, w) })
+		ok := v1alpha1.ProgramConditionTypeOf(c.Type) == v1alpha1.ProgramReconcileError && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(c.Message, w) })
 		return ok, fmt.Sprintf("%s: %s, %v", c.Type, c.Message, err)
 	})
 	if !slices.ContainsFunc(under.nodes(), func(n string) bool { return strings.Contains(c.Message, n) }) {

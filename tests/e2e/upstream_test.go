@@ -115,6 +115,9 @@ func installUpstream(ctx context.Context, t *testing.T) {
 	objects = append(objects, config, upstream.Service(bpfmanSpace), upstream.Deployment(bpfmanSpace, standIn()))
 	// The definitions differ from upstream's in additional fields. Upstream doesn't have BpfNode.
 	for _, kind := range slices.Concat(resourcesOf(v1alpha1.UserKinds), resourcesOf(v1alpha1.ProgramKinds)) {
+		if kind == "clusterbpfapplications" {
+			continue // v0.5 doesn't have it
+		}
 		kubectl(ctx, t, nil, "apply", "-f", "../../config/crd/bases/bpfman.io_"+kind+".yaml")
 	}
 	var manifests bytes.Buffer
@@ -301,7 +304,9 @@ func ofEachKind(ctx context.Context, t *testing.T, space string) []v1alpha1.User
 		if o.GetNamespace() != "" {
 			o.SetNamespace(space)
 		}
-		o.GetAppCommon().NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"bpfman.io/e2e-node": "none"}}
+		common := o.GetAppCommon()
+		common.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"bpfman.io/e2e-node": "none"}}
+		o.SetAppCommon(common)
 		create(ctx, t, o)
 		all = append(all, o)
 	}

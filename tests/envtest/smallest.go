@@ -34,6 +34,26 @@ var programs = map[string]struct{ name, fields string }{
 	"tracepoint": {"Tracepoint", `"bpffunctionname":"f","names":["syscalls/sys_enter_kill"]`},
 }
 
+// linked contains the types of programs of a ClusterBpfApplication, by the same names, with what the API server requires
+// of a program.
+var linked = map[string]struct{ name, fields string }{
+	"xdp":        {"XDP", `"links":[{` + link + `}]`},
+	"tc":         {"TC", `"links":[{` + link + `,"direction":"Ingress"}]`},
+	"tcx":        {"TCX", `"links":[{` + link + `,"direction":"Egress"}]`},
+	"fentry":     {"FEntry", `"function":"do_unlinkat"`},
+	"fexit":      {"FExit", `"function":"do_unlinkat"`},
+	"kprobe":     {"KProbe", `"links":[{"function":"do_unlinkat"}]`},
+	"kretprobe":  {"KRetProbe", `"links":[{"function":"do_unlinkat"}]`},
+	"uprobe":     {"UProbe", `"links":[{"target":"libc"}]`},
+	"uretprobe":  {"URetProbe", `"links":[{"target":"libc"}]`},
+	"tracepoint": {"TracePoint", `"links":[{"name":"syscalls/sys_enter_kill"}]`},
+}
+
+const link = `"interfaceSelector":{"interfaces":["eth0"]}`
+
+// Linked returns the fields of a type of program, such as "xdp", in a ClusterBpfApplication, as JSON without braces.
+func Linked(programType string) string { return linked[strings.ToLower(programType)].fields }
+
 // Program returns the fields that the API server requires of a type of program, such as "xdp", as JSON without braces. It
 // returns "" if there is no such type.
 func Program(programType string) string { return programs[strings.ToLower(programType)].fields }
@@ -41,6 +61,9 @@ func Program(programType string) string { return programs[strings.ToLower(progra
 // Spec returns the smallest valid spec of a kind that users write, as JSON. An application has a member of each of the
 // types.
 func Spec(kind string, members ...string) string {
+	if kind == "ClusterBpfApplication" {
+		return clusterSpec(members)
+	}
 	containers := ""
 	if strings.Contains(kind, "Ns") {
 		containers = "," + Containers
@@ -58,6 +81,19 @@ func Spec(kind string, members ...string) string {
 		fields = append(fields, `"programs":[`+strings.Join(all, ",")+`]`)
 	}
 	return "{" + strings.Join(fields, ",") + "}"
+}
+
+// clusterSpec returns the spec of a ClusterBpfApplication, which has a program at least.
+func clusterSpec(members []string) string {
+	if len(members) == 0 {
+		members = []string{"tracepoint"}
+	}
+	all := make([]string, len(members))
+	for i, member := range members {
+		field := strings.ToLower(member)
+		all[i] = fmt.Sprintf(`{"name":"fun","type":%q,%q:{%s}}`, linked[field].name, field, Linked(member))
+	}
+	return `{"nodeSelector":{},"byteCode":{"image":{"url":"quay.io/bpfman-bytecode/x:latest"}},"programs":[` + strings.Join(all, ",") + `]}`
 }
 
 // Object returns an object of a kind with a spec in JSON, such as that of [Spec], in the default namespace.

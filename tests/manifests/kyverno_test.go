@@ -78,24 +78,25 @@ func TestKyvernoKnowsEachKind(t *testing.T) {
 		t.Fatalf("%v: %+v", err, example)
 	}
 	rule := example.Spec.Rules[0]
-	var matched, extracted []string
+	var matched, extracted, kinds []string
 	for _, kind := range rule.Match.Any[0].Resources.Kinds {
 		matched = append(matched, strings.TrimPrefix(kind, "bpfman.io/v1alpha1/"))
 	}
-	for kind, extractors := range rule.ImageExtractors {
-		if len(extractors) == 1 && extractors[0].Path == "/spec/bytecode/image/url" {
-			extracted = append(extracted, kind)
-		}
-	}
-	var kinds []string
 	for id, object := range build(t, "crd") {
 		var definition apiextensionsv1.CustomResourceDefinition
 		if err := yaml.Unmarshal([]byte(object), &definition); err != nil {
 			t.Fatalf("%s: %v", id, err)
 		}
 		spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-		if _, loads := spec.Properties["bytecode"].Properties["image"].Properties["url"]; loads {
-			kinds = append(kinds, definition.Spec.Names.Kind)
+		for _, field := range []string{"bytecode", "byteCode"} {
+			if _, loads := spec.Properties[field].Properties["image"].Properties["url"]; !loads {
+				continue
+			}
+			kind := definition.Spec.Names.Kind
+			kinds = append(kinds, kind)
+			if extractors := rule.ImageExtractors[kind]; len(extractors) == 1 && extractors[0].Path == "/spec/"+field+"/image/url" {
+				extracted = append(extracted, kind)
+			}
 		}
 	}
 	slices.Sort(kinds)

@@ -52,6 +52,7 @@ func declared(prefix string, count, kinds int, labels map[string]string) []v1alp
 		path := "/opt/bytecode/" + meta.Name + ".o"
 		common.ByteCode.Path = &path
 		common.NodeSelector.MatchLabels = labels
+		object.SetAppCommon(common)
 		objects = append(objects, object)
 	}
 	return objects

@@ -52,6 +52,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Bpfman().V1alpha1().BpfPrograms().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("bytecodepolicies"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Bpfman().V1alpha1().BytecodePolicies().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("clusterbpfapplications"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Bpfman().V1alpha1().ClusterBpfApplications().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("fentryprograms"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Bpfman().V1alpha1().FentryPrograms().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("fexitprograms"):

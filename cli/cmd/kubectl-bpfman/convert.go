@@ -21,12 +21,12 @@ import (
 // errLoss means that --strict prevents a conversion.
 var errLoss = errors.New("the conversion would lose something, and --strict is set: nothing is printed")
 
-const convertLong = `Convert objects of upstream's bpfman-operator v0.6 to the kinds of this project: a ClusterBpfApplication becomes a BpfApplication, and a BpfApplication, which is namespaced in upstream's API, becomes a BpfNsApplication. Objects of other kinds are printed unchanged.
+const convertLong = `Convert objects of upstream's bpfman-operator v0.6 that this project doesn't serve: a BpfApplication, which is namespaced in upstream's API, becomes a BpfNsApplication. Objects of other kinds, such as ClusterBpfApplications, are printed unchanged.
 
 The objects are written to standard output. Differences are written to standard error, with one line for each field: "lost" if the output lacks something that the input has, or "note" if the output expresses it in another way. If an object can't be converted, no object is printed.`
 
 const convertExample = `  # Convert the objects of a cluster
-  kubectl get clusterbpfapplications,bpfapplications -A -o yaml | kubectl bpfman convert -f - >ours.yaml
+  kubectl get bpfapplications -A -o yaml | kubectl bpfman convert -f - >ours.yaml
 
   # Convert the manifests in a directory, and fail if anything is lost
   kubectl bpfman convert -f manifests/ --strict`

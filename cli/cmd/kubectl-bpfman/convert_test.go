@@ -16,32 +16,34 @@ import (
 
 const (
 	application = `apiVersion: bpfman.io/v1alpha1
-kind: ClusterBpfApplication
-metadata: {name: packets}
+kind: BpfApplication
+metadata: {name: packets, namespace: acme}
 spec:
   nodeSelector: {}
   byteCode: {path: /app.o}
   programs:
-  - {name: f, type: TracePoint, tracepoint: {links: [{name: sched/sched_switch}]}}
+  - {name: f, type: UProbe, uprobe: {links: [{target: libc, containers: {pods: {}}}]}}
 `
 	lossy = application + "  mapOwnerSelector: {matchLabels: {a: b}}\n"
 
 	wantYAML = `apiVersion: bpfman.io/v1alpha1
-kind: BpfApplication
+kind: BpfNsApplication
 metadata:
   name: packets
+  namespace: acme
 spec:
   bytecode:
     path: /app.o
   nodeselector: {}
   programs:
-  - tracepoint:
+  - type: Uprobe
+    uprobe:
       bpffunctionname: f
-      names:
-      - sched/sched_switch
-    type: Tracepoint
+      containers:
+        pods: {}
+      target: libc
 `
-	lostSelector = "lost: ClusterBpfApplication packets: spec.mapOwnerSelector: "
+	lostSelector = "lost: BpfApplication acme/packets: spec.mapOwnerSelector: "
 )
 
 // run runs the command in a directory with files.
@@ -79,7 +81,7 @@ func TestConvert(t *testing.T) {
 		"a loss":              {stdin: lossy, args: []string{"-f", "-"}, out: wantYAML, messages: lostSelector},
 		"a loss, strict":      {stdin: lossy, args: []string{"-f", "-", "--strict"}, messages: lostSelector, err: errLoss.Error()},
 		"no loss, strict":     {stdin: application, args: []string{"-f", "-", "--strict"}, out: wantYAML},
-		"one that can't be":   {stdin: application + "---\n" + strings.ReplaceAll(application, "TracePoint", "Tracepoint"), args: []string{"-f", "-"}, err: `standard input, document 2: ClusterBpfApplication packets: spec.programs[0].type: "Tracepoint" isn't a type of program`},
+		"one that can't be":   {stdin: application + "---\n" + strings.ReplaceAll(application, "UProbe", "Uprobe"), args: []string{"-f", "-"}, err: `standard input, document 2: BpfApplication acme/packets: spec.programs[0].type: "Uprobe" isn't a type of program`},
 		"no such file":        {args: []string{"-f", "absent.yaml"}, err: "absent.yaml: no such file or directory"},
 		"no file":             {err: `required flag(s) "filename" not set`},
 		"no such format":      {args: []string{"-f", "-", "-o", "wide"}, err: `output format "wide" is neither yaml nor json`},

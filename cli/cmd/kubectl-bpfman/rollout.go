@@ -253,7 +253,9 @@ func (r *rolling) undo(ctx context.Context, o rolled) error {
 	if err != nil {
 		return fmt.Errorf("read revision %d: %w", target.Revision, err)
 	}
-	before.GetAppCommon().NodeSelector = o.object.GetAppCommon().NodeSelector
+	common := before.GetAppCommon()
+	common.NodeSelector = o.object.GetAppCommon().NodeSelector
+	before.SetAppCommon(common)
 	spec, err := rollout.RevisionOf(before)
 	if err != nil {
 		return fmt.Errorf("read revision %d: %w", target.Revision, err)

@@ -280,7 +280,7 @@ func TestRolloutsAreTheOperators(t *testing.T) {
 				}
 			}, []v1alpha1.EBPFProgType{"TCX"})
 			o.SetName("rollout")
-			o.GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Path: new("/opt/x.o")}
+			o.SetAppCommon(v1alpha1.BpfAppCommon{ByteCode: v1alpha1.BytecodeSelector{Path: new("/opt/x.o")}})
 			must.Succeed(t, admin.Create(t.Context(), o))
 			patch := func(c client.Client, text string) error {
 				return c.Status().Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text)))

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,14 +114,14 @@ func (j *judge) enforceFor(t *testing.T, spec v1alpha1.BytecodePolicySpec, kind 
 		must.Succeed(t, j.Delete(t.Context(), old))
 	}
 	inForce(t, name, func(ctx context.Context) bool {
-		probe.GetAppCommon().ByteCode = mark(name)
+		probe.SetAppCommon(v1alpha1.BpfAppCommon{ByteCode: mark(name)})
 		if !strings.Contains(j.says(ctx, kind, probe), "policy "+name+":") {
 			return false
 		}
 		if old == nil {
 			return true
 		}
-		probe.GetAppCommon().ByteCode = mark(old.Name)
+		probe.SetAppCommon(v1alpha1.BpfAppCommon{ByteCode: mark(old.Name)})
 		return !strings.Contains(j.says(ctx, kind, probe), "policy "+old.Name+":")
 	})
 }
@@ -236,7 +237,7 @@ func TestBytecodePoliciesMatchAtAdmission(t *testing.T) {
 	objects := map[string]v1alpha1.UserObject{}
 	for _, kind := range v1alpha1.UserKinds {
 		objects[kind.Name] = envtest.Object(t, kind, "x", envtest.Spec(kind.Name))
-		objects[kind.Name].GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "evil.com/x"}}
+		objects[kind.Name].SetAppCommon(v1alpha1.BpfAppCommon{ByteCode: v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "evil.com/x"}}})
 	}
 	for name, match := range map[string]v1alpha1.BytecodePolicyMatch{
 		"all":                    {},
@@ -562,12 +563,13 @@ func (r random) object(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject]) v1
 		types = append(types, pick(r, members))
 	}
 	o := objectOf(t, kind, r.program, types)
-	o.GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: pick(r, []string{
+	bytecode := v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: pick(r, []string{
 		"busybox", "quay.io/acme/x", "quay.io/acme/x:v1", "quay.io/a/b/x:w", "quay.io/acme/x" + someDigest, "QUAY.IO:443/acme/x:v2" + someDigest, "quay.io/Odd/x",
 	})}}
 	if r.IntN(5) == 0 {
-		o.GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Path: new(pick(r, []string{"/opt/x.o", "/opt/../x.o", "/etc/x.o"}))}
+		bytecode = v1alpha1.BytecodeSelector{Path: new(pick(r, []string{"/opt/x.o", "/opt/../x.o", "/etc/x.o"}))}
 	}
+	o.SetAppCommon(v1alpha1.BpfAppCommon{ByteCode: bytecode})
 	return o
 }
 
@@ -612,6 +614,9 @@ func objectOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func
 		}
 		return f
 	}
+	if kind.Name == "ClusterBpfApplication" {
+		return linkedOf(t, kind, program, members)
+	}
 	spec := program()
 	if strings.HasSuffix(kind.Name, "Application") {
 		programs := make([]map[string]any, len(members))
@@ -625,4 +630,50 @@ func objectOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func
 		t.Fatal(err)
 	}
 	return envtest.Object(t, kind, "x", string(content))
+}
+
+// linkedOf returns a ClusterBpfApplication. Its programs have two links each, with those of the fields that their types have.
+func linkedOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func() map[string]any, members []v1alpha1.EBPFProgType) v1alpha1.UserObject {
+	t.Helper()
+	programs := []map[string]any{{"name": "nowhere", "type": "TracePoint", "tracepoint": map[string]any{}}} // one is required
+	for _, member := range members {
+		if member == "" {
+			continue
+		}
+		one, other := linkOf(fields()), linkOf(fields())
+		programs = append(programs, map[string]any{
+			"name": "pass", "type": cmp.Or(linkedTypes[member], string(member)),
+			strings.ToLower(string(member)): map[string]any{"function": one["function"], "links": []any{one, other}},
+		})
+	}
+	content, err := json.Marshal(map[string]any{"programs": programs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return envtest.Object(t, kind, "x", string(content))
+}
+
+// linkedTypes are the types whose names differ in a ClusterBpfApplication.
+var linkedTypes = map[v1alpha1.EBPFProgType]string{
+	"Fentry": "FEntry", "Fexit": "FExit", "Kprobe": "KProbe", "Kretprobe": "KRetProbe", "Uprobe": "UProbe", "Uretprobe": "URetProbe",
+	"Tracepoint": "TracePoint",
+}
+
+// linkOf returns a link with the fields of a program. What the schema doesn't admit is replaced.
+func linkOf(fields map[string]any) map[string]any {
+	selector := map[string]any{}
+	for name, value := range fields["interfaceselector"].(map[string]any) { //nolint:forcetypeassert // as program returns it
+		switch name {
+		case "primarynodeinterface":
+			name = "primaryNodeInterface"
+		case "interfacesdiscoveryconfig":
+			name, value = "interfacesDiscoveryConfig", map[string]any{"interfaceAutoDiscovery": true}
+		}
+		selector[name] = value
+	}
+	tracepoint := fields["names"].([]string)[0] //nolint:forcetypeassert // as program returns it
+	return map[string]any{
+		"interfaceSelector": selector, "priority": fields["priority"], "direction": fields["direction"], "offset": fields["offset"], "target": fields["target"],
+		"function": cmp.Or(fields["func_name"].(string), "tcp_connect"), "name": strings.Replace(tracepoint, "a.b", "axb", 1), //nolint:forcetypeassert // as program returns it
+	}
 }

@@ -39,8 +39,12 @@ func (n *node) valid(kind v1alpha1.Kind[v1alpha1.UserObject], memberType string)
 	}
 	var spec map[string]any
 	must.Succeed(n.t, json.Unmarshal([]byte(envtest.Spec(kind.Name, types...)), &spec))
-	spec["nodeselector"] = map[string]any{"matchLabels": map[string]any{"test": n.name}}
-	spec["bytecode"] = map[string]any{"path": "/object.o"}
+	selector, bytecode := "nodeselector", "bytecode"
+	if kind.Name == "ClusterBpfApplication" {
+		selector, bytecode = "nodeSelector", "byteCode"
+	}
+	spec[selector] = map[string]any{"matchLabels": map[string]any{"test": n.name}}
+	spec[bytecode] = map[string]any{"path": "/object.o"}
 	return spec
 }
 
@@ -140,7 +144,7 @@ func (n *node) checkStatus(o *unstructured.Unstructured, conditionType v1alpha1.
 	}
 	condition, _ := conditions[0].(map[string]any)
 	message, _ := condition["message"].(string)
-	if condition["type"] != string(conditionType) {
+	if is, _ := condition["type"].(string); v1alpha1.ProgramConditionTypeOf(is) != conditionType {
 		return fmt.Errorf("condition %v", condition)
 	}
 	for _, w := range words {
@@ -266,7 +270,7 @@ func TestStoredObjectsStopNothingButThemselves(t *testing.T) {
 			const unread = "The object can't be read"
 			path := o.GetAnnotations()["path"]
 			err := n.checkStatus(o, v1alpha1.ProgramReconcileError, unread)
-			if strings.HasPrefix(path, "programs.0.") && strings.Count(path, ".") == 2 {
+			if strings.HasPrefix(path, "programs.0.") && strings.Count(path, ".") == 2 && path != "programs.0.name" {
 				// The rules about type and members can't be evaluated, so the API server
 				// rejects the status.
 				err = n.checkEvent(o, unread)

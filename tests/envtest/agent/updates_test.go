@@ -70,6 +70,40 @@ var updates = map[string]update{
 	"names":     {`{"names":["a/x","b/y"]}`, inPlace},
 
 	"programs.type": {``, reload}, // one member less
+
+	// Of a ClusterBpfApplication. Fields of links are relative to the link.
+	"nodeSelector": {`{"nodeSelector":{"matchLabels":{"no":"such"}}}`, unload},
+	"globalData":   {`{"globalData":{"g":"AQ=="}}`, reload},
+
+	"byteCode.image.url":                       {`{"byteCode":{"image":{"url":"127.0.0.1:1/other"}}}`, reload},
+	"byteCode.image.imagePullPolicy":           {`{"byteCode":{"image":{"imagePullPolicy":"Always"}}}`, nothing},
+	"byteCode.image.imagePullSecret.name":      {`{"byteCode":{"image":{"imagePullSecret":{"name":"a","namespace":"updates"}}}}`, nothing},
+	"byteCode.image.imagePullSecret.namespace": {`{"byteCode":{"image":{"imagePullSecret":{"name":"a","namespace":"updates"}}}}`, nothing},
+	"byteCode.path":                            {`{"byteCode":{"image":null,"path":"/x.o"}}`, reload},
+
+	"mapOwnerSelector": {`{"mapOwnerSelector":{"matchLabels":{"no":"such"}}}`, nothing}, // it is ignored
+	"programs.name":    {`{"name":"other"}`, reload},
+	"function":         {`{"function":"other"}`, reload},
+
+	"links.interfaceSelector.interfaces":                                       {`{"interfaceSelector":{"interfaces":["eth1","eth2"]}}`, inPlace},
+	"links.interfaceSelector.primaryNodeInterface":                             {`{"interfaceSelector":{"interfaces":null,"primaryNodeInterface":true}}`, inPlace},
+	"links.interfaceSelector.interfacesDiscoveryConfig.interfaceAutoDiscovery": {`{"interfaceSelector":{"interfaces":null,"interfacesDiscoveryConfig":{"interfaceAutoDiscovery":true}}}`, inPlace},
+	"links.interfaceSelector.interfacesDiscoveryConfig.allowedInterfaces":      {`{"interfaceSelector":{"interfaces":null,"interfacesDiscoveryConfig":{"interfaceAutoDiscovery":true,"allowedInterfaces":["eth2"]}}}`, inPlace},
+	"links.interfaceSelector.interfacesDiscoveryConfig.excludeInterfaces":      {`{"interfaceSelector":{"interfaces":null,"interfacesDiscoveryConfig":{"interfaceAutoDiscovery":true,"excludeInterfaces":["eth1"]}}}`, inPlace},
+	"links.networkNamespaces.namespace":                                        {`{"networkNamespaces":{"namespace":"updates-two"}}`, inPlace},
+	"links.networkNamespaces.pods":                                             {`{"networkNamespaces":{"pods":{"matchLabels":{"app":"db"}}}}`, inPlace},
+	"links.priority":                                                           {`{"priority":51}`, inPlace},
+	"links.proceedOn":                                                          {`{"proceedOn":["ReDirect"]}`, inPlace},
+	"links.direction":                                                          {`{"direction":"Egress"}`, inPlace},
+	"links.function":                                                           {`{"function":"other"}`, inPlace},
+	"links.offset":                                                             {`{"offset":8}`, inPlace},
+	"links.target":                                                             {`{"target":"/bin/other"}`, inPlace},
+	"links.pid":                                                                {`{"pid":7}`, inPlace},
+	"links.containers.namespace":                                               {`{"containers":{"namespace":"updates-two"}}`, inPlace},
+	"links.containers.pods":                                                    {`{"containers":{"pods":{"matchLabels":{"app":"db"}}}}`, inPlace},
+	"links.containers.containerNames":                                          {`{"containers":{"containerNames":["b"]}}`, inPlace},
+	"links.name":                                                               {`{"name":"bus/other"}`, inPlace},
+	"links.mode":                                                               {``, inPlace}, // one link less
 }
 
 // effectOn returns the effect if it depends on the member. member is the type of a program, or
@@ -105,6 +139,54 @@ var updatesMembers = map[string]string{
 	"uprobe":     `"func_name":"malloc","target":"libc",` + updatesContainers,
 	"uretprobe":  `"func_name":"malloc","target":"libc",` + updatesContainers,
 	"tracepoint": `"names":["a/x"]`,
+}
+
+const (
+	updatesLinked = `"nodeSelector":{"matchLabels":{"test":"testupstreamfault14editsofeachfield"}},"byteCode":{"image":{"url":"127.0.0.1:1/x"}}`
+	updatesLink   = `"interfaceSelector":{"interfaces":["eth1"]},"priority":50,"networkNamespaces":{"pods":{"matchLabels":{"app":"web"}}}`
+	updatesTarget = `"function":"malloc","target":"libc","containers":{"pods":{"matchLabels":{"app":"web"}},"containerNames":["a"]}`
+)
+
+// updatesPrograms are the programs of a ClusterBpfApplication to edit, by their fields: the type, and the content.
+var updatesPrograms = map[string][2]string{
+	"xdp":        {"XDP", `"links":[{` + updatesLink + `}]`},
+	"tc":         {"TC", `"links":[{` + updatesLink + `,"direction":"Ingress"}]`},
+	"tcx":        {"TCX", `"links":[{` + updatesLink + `,"direction":"Ingress"}]`},
+	"fentry":     {"FEntry", `"function":"do_unlinkat","links":[{"mode":"Attach"}]`},
+	"fexit":      {"FExit", `"function":"do_unlinkat","links":[{"mode":"Attach"}]`},
+	"kprobe":     {"KProbe", `"links":[{"function":"do_unlinkat"}]`},
+	"kretprobe":  {"KRetProbe", `"links":[{"function":"do_unlinkat"}]`},
+	"uprobe":     {"UProbe", `"links":[{` + updatesTarget + `}]`},
+	"uretprobe":  {"URetProbe", `"links":[{` + updatesTarget + `}]`},
+	"tracepoint": {"TracePoint", `"links":[{"name":"bus/event"}]`},
+}
+
+// linkedSpec returns the initial spec of a ClusterBpfApplication with these programs.
+func linkedSpec(t *testing.T, members []string) map[string]any {
+	t.Helper()
+	programs := make([]string, len(members))
+	for i, member := range members {
+		programs[i] = fmt.Sprintf(`{"name":"f_%s","type":%q,%q:{%s}}`, member, updatesPrograms[member][0], member, updatesPrograms[member][1])
+	}
+	return patched(t, map[string]any{}, `{`+updatesLinked+`,"programs":[`+strings.Join(programs, ",")+`]}`)
+}
+
+// editedLink edits a field of the only link of a program.
+func editedLink(t *testing.T, info any, field string) map[string]any {
+	t.Helper()
+	if field == "links.mode" {
+		return patched(t, info, `{"links":null}`)
+	}
+	info = patched(t, info, `{}`)
+	links, found, err := unstructured.NestedSlice(info.(map[string]any), "links") //nolint:forcetypeassert // as patched returns it
+	if err != nil || !found || len(links) != 1 {
+		t.Fatalf("the links of %v: %v", info, err)
+	}
+	link, err := json.Marshal(patched(t, links[0], updates[field].patch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return patched(t, info, `{"links":[`+string(link)+`]}`)
 }
 
 // fieldsOf returns the paths of all fields of a spec.
@@ -167,17 +249,21 @@ func specOf(t *testing.T, kind string, fields []string) map[string]any {
 		member := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(kind), "program"), "ns")
 		return patched(t, map[string]any{}, `{`+updatesCommon+`,"bpffunctionname":"f",`+updatesMembers[member]+`}`)
 	}
-	var programs []string
+	var programs, members []string
 	seen := map[string]bool{}
 	for _, field := range fields {
 		if member, _ := memberOf(field); member != "" && !seen[member] {
 			seen[member] = true
+			members = append(members, member)
 			title := strings.ToUpper(member)
 			if len(member) > 3 {
 				title = strings.ToUpper(member[:1]) + member[1:]
 			}
 			programs = append(programs, fmt.Sprintf(`{"type":%q,%q:{"bpffunctionname":"f_%s",%s}}`, title, member, member, updatesMembers[member]))
 		}
+	}
+	if kind == "ClusterBpfApplication" {
+		return linkedSpec(t, members)
 	}
 	return patched(t, map[string]any{}, `{`+updatesCommon+`,"programs":[`+strings.Join(programs, ",")+`]}`)
 }
@@ -191,11 +277,18 @@ func edited(t *testing.T, spec map[string]any, field string) map[string]any {
 	switch {
 	case field == "programs.type":
 		spec["programs"] = slices.Delete(listOf(programs), 0, 1)
+	case field == "programs.name":
+		programs[0] = patched(t, programs[0], updates[field].patch)
+		spec["programs"] = listOf(programs)
 	case member == "":
 		return patched(t, spec, updates[field].patch)
 	default:
 		for _, p := range programs {
-			if info, has := p[member]; has {
+			info, has := p[member]
+			switch {
+			case has && strings.HasPrefix(rest, "links."):
+				p[member] = editedLink(t, info, rest)
+			case has:
 				p[member] = patched(t, info, updates[rest].patch)
 			}
 		}
@@ -353,7 +446,7 @@ func TestUpstreamFault14EditsOfEachField(t *testing.T) {
 					// A member with another function is another program. The other members
 					// identify it.
 					changed := slices.Index(order(begin), member)
-					if field == "programs.type" {
+					if field == "programs.type" || field == "programs.name" {
 						changed = 0
 					}
 					neighbour := old[(changed+1)%len(old)]

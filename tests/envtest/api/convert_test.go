@@ -16,8 +16,8 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/convert"
 )
 
-// The API server accepts objects that were converted from upstream's v0.6, with all
-// fields.
+// The API server accepts objects that were converted from upstream's v0.6, with all fields, and
+// ClusterBpfApplications as they are.
 func TestConvertedObjectsAreValid(t *testing.T) {
 	inputs, err := filepath.Glob("../../../cli/convert/testdata/*.*[nl]")
 	if err != nil || len(inputs) == 0 {
@@ -39,16 +39,11 @@ func TestConvertedObjectsAreValid(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, o := range result.Objects {
-			user, ok := o.(v1alpha1.UserObject)
-			if !ok {
+			object := asWritten(t, o)
+			if object == nil {
 				continue
 			}
 			made++
-			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(user)
-			if err != nil {
-				t.Fatal(err)
-			}
-			object := &unstructured.Unstructured{Object: content}
 			if object.GetNamespace() != "" {
 				object.SetNamespace(metav1.NamespaceDefault)
 			}
@@ -61,4 +56,25 @@ func TestConvertedObjectsAreValid(t *testing.T) {
 	if made == 0 {
 		t.Error("nothing was converted")
 	}
+}
+
+// asWritten returns an object of this API without what the API server has set, or nil for another object.
+func asWritten(t *testing.T, o any) *unstructured.Unstructured {
+	t.Helper()
+	if user, ok := o.(v1alpha1.UserObject); ok {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(user)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &unstructured.Unstructured{Object: content}
+	}
+	content, ok := o.(map[string]any)
+	object := &unstructured.Unstructured{Object: content}
+	if !ok || object.GetKind() != "ClusterBpfApplication" {
+		return nil
+	}
+	object.SetUID("")
+	object.SetResourceVersion("")
+	delete(content, "status")
+	return object
 }

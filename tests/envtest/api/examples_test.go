@@ -66,6 +66,9 @@ var beside = map[string]string{
 	"identities":                `{"issuer":"https://accounts.example.com"}`,
 	"containers":                `{"pods":{}}`,
 	"interfacesdiscoveryconfig": `{"interfaceautodiscovery":true}`,
+	"imagePullSecret":           `{"name":"registry","namespace":"default"}`,
+	"networkNamespaces":         `{"pods":{}}`,
+	"interfacesDiscoveryConfig": `{"interfaceAutoDiscovery":true}`,
 }
 
 // siblings returns what is beside.
@@ -91,6 +94,9 @@ func set(t *testing.T, content map[string]any, path []string, value any, alone i
 	case rest[0] == "[]":
 		items, _ := child.([]any)
 		item := siblings(t, name)
+		if name == "links" && len(items) > 0 { // what is beside depends on the type of the program
+			item, _ = items[0].(map[string]any)
+		}
 		for _, candidate := range items {
 			if candidate, ok := candidate.(map[string]any); ok && candidate[rest[1]] != nil && (len(rest) > 2 || reflect.DeepEqual(candidate[rest[1]], value)) {
 				item = candidate

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { envtest.Main(m) }
 
-// kind contains what the tests need to know about each of the 16 kinds.
+// kind contains what the tests need to know about each kind that users or agents write.
 type kind struct {
 	name       string
 	resource   schema.GroupVersionResource

@@ -23,14 +23,14 @@ func TestManifestsOfBytecodeAreValid(t *testing.T) {
 	}
 	var content bytecode.Object
 	for name, section := range sections {
-		content.Programs = append(content.Programs, bytecode.Program{Name: name, Type: name, Section: section})
+		content.Programs = append(content.Programs, bytecode.Program{Name: name + "_function", Type: name, Section: section})
 	}
 	made := 0
 	for _, kind := range v1alpha1.UserKinds {
 		o := manifest.Options{Kind: kind.Name, Namespace: metav1.NamespaceDefault, Image: "registry.example.com/team/image:v1"}
 		choices := [][]string{nil}
 		if _, _, err := manifest.Object(content, o); err != nil {
-			choices = [][]string{{"kprobe"}, {"kretprobe"}, {"uprobe"}, {"uretprobe"}}
+			choices = [][]string{{"kprobe_function"}, {"kretprobe_function"}, {"uprobe_function"}, {"uretprobe_function"}}
 		}
 		for _, o.Functions = range choices {
 			object, _, err := manifest.Object(content, o)

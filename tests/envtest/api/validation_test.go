@@ -166,22 +166,23 @@ func list(proceedOn []string) string {
 }
 
 var rulesOfKind = map[string][][]validation{
-	"FentryProgram":     {commonRules, programRules, functionRules},
-	"FexitProgram":      {commonRules, programRules, functionRules},
-	"KprobeProgram":     {commonRules, programRules, functionRules, offsetRules, kprobeRules},
-	"TcProgram":         {commonRules, programRules, interfaceRules, containerRules, directionRules, tcRules},
-	"TcNsProgram":       {commonRules, programRules, interfaceRules, nsContainerRules, directionRules, tcRules},
-	"TcxProgram":        {commonRules, programRules, interfaceRules, containerRules, directionRules},
-	"TcxNsProgram":      {commonRules, programRules, interfaceRules, nsContainerRules, directionRules},
-	"TracepointProgram": {commonRules, programRules, tracepointRules},
-	"UprobeProgram":     {commonRules, programRules, offsetRules, containerRules, uprobeRules},
-	"UprobeNsProgram":   {commonRules, programRules, offsetRules, nsContainerRules, uprobeRules},
-	"XdpProgram":        {commonRules, programRules, interfaceRules, containerRules, xdpRules},
-	"XdpNsProgram":      {commonRules, programRules, interfaceRules, nsContainerRules, xdpRules},
-	"BpfApplication":    {commonRules, applicationRules, memberRules(clusterMembers, ""), clusterOnlyMemberRules},
-	"BpfNsApplication":  {commonRules, applicationRules, memberRules(namespacedMembers, ","+envtest.Containers), namespacedOnlyMemberRules},
-	"BpfProgram":        bpfProgramRules,
-	"BpfNsProgram":      bpfProgramRules,
+	"FentryProgram":         {commonRules, programRules, functionRules},
+	"FexitProgram":          {commonRules, programRules, functionRules},
+	"KprobeProgram":         {commonRules, programRules, functionRules, offsetRules, kprobeRules},
+	"TcProgram":             {commonRules, programRules, interfaceRules, containerRules, directionRules, tcRules},
+	"TcNsProgram":           {commonRules, programRules, interfaceRules, nsContainerRules, directionRules, tcRules},
+	"TcxProgram":            {commonRules, programRules, interfaceRules, containerRules, directionRules},
+	"TcxNsProgram":          {commonRules, programRules, interfaceRules, nsContainerRules, directionRules},
+	"TracepointProgram":     {commonRules, programRules, tracepointRules},
+	"UprobeProgram":         {commonRules, programRules, offsetRules, containerRules, uprobeRules},
+	"UprobeNsProgram":       {commonRules, programRules, offsetRules, nsContainerRules, uprobeRules},
+	"XdpProgram":            {commonRules, programRules, interfaceRules, containerRules, xdpRules},
+	"XdpNsProgram":          {commonRules, programRules, interfaceRules, nsContainerRules, xdpRules},
+	"BpfApplication":        {commonRules, applicationRules, memberRules(clusterMembers, ""), clusterOnlyMemberRules},
+	"BpfNsApplication":      {commonRules, applicationRules, memberRules(namespacedMembers, ","+envtest.Containers), namespacedOnlyMemberRules},
+	"ClusterBpfApplication": {clusterApplicationRules, linkRules, linkedUnionRules()},
+	"BpfProgram":            bpfProgramRules,
+	"BpfNsProgram":          bpfProgramRules,
 }
 
 var bpfProgramRules = [][]validation{{
@@ -277,7 +278,7 @@ func checkRefusal(t *testing.T, v validation, err error) {
 
 // Upstream accepts an application without a spec, although it has no effect.
 func TestMissingSpec(t *testing.T) {
-	optional := []string{"BpfApplication", "BpfNsApplication"}
+	optional := []string{"BpfApplication", "BpfNsApplication", "ClusterBpfApplication"}
 	for name, k := range kinds() {
 		o := object(t, k, "no-spec", "")
 		delete(o.Object, "spec")

@@ -210,7 +210,9 @@ func program(finalizers ...string) *unstructured.Unstructured {
 // objects whose finalizers no controller removes.
 func TestInstallAndUninstall(t *testing.T) {
 	c := connect(t)
-	for _, resource := range []string{v1alpha1.NodeKind.Resource(), v1alpha1.PolicyKind.Resource(), v1alpha1.RolloutPolicyKind.Resource()} {
+	for _, resource := range []string{
+		"clusterbpfapplications", v1alpha1.NodeKind.Resource(), v1alpha1.PolicyKind.Resource(), v1alpha1.RolloutPolicyKind.Resource(),
+	} {
 		name := resource + ".bpfman.io"
 		must.Succeed(t, c.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 		envtest.Eventually(t, "the definition "+name+", which v0.5 doesn't have, is gone", func(context.Context) error {
@@ -413,7 +415,7 @@ func TestForeignDefinitions(t *testing.T) {
 		for _, part := range []string{"config/default", "config/crd", "config/release/agent"} {
 			said, err := c.run(t, manifests(t, part), "install.sh", "-")
 			for _, expected := range []string{
-				"nothing is applied", "  bpfapplications.bpfman.io (Namespaced)", "  clusterbpfapplications.bpfman.io (Cluster)", "  configs.bpfman.io (Cluster)", "v0.6",
+				"nothing is applied", "  bpfapplications.bpfman.io (Namespaced)", "  clusterbpfapplicationstates.bpfman.io (Cluster)", "  configs.bpfman.io (Cluster)", "v0.6",
 			} {
 				if err == nil || !strings.Contains(said, expected) {
 					t.Errorf("%s: %v, without %q:\n%s", part, err, expected, said)
@@ -433,7 +435,7 @@ func TestForeignDefinitions(t *testing.T) {
 	t.Run("the chart installs nothing", func(t *testing.T) {
 		before := c.everything(t)
 		said, err := c.helm(t, "install", "bpfman", "--namespace", namespace, "--create-namespace", "--take-ownership", "--force-conflicts")
-		for _, expected := range []string{"nothing is installed", "bpfapplications.bpfman.io (Namespaced), ", "clusterbpfapplications.bpfman.io (Cluster)", "configs.bpfman.io (Cluster)"} {
+		for _, expected := range []string{"nothing is installed", "bpfapplications.bpfman.io (Namespaced), ", "clusterbpfapplicationstates.bpfman.io (Cluster)", "configs.bpfman.io (Cluster)"} {
 			if err == nil || !strings.Contains(said, expected) {
 				t.Errorf("helm install: %v, without %q:\n%s", err, expected, said)
 			}
@@ -450,7 +452,8 @@ func TestForeignDefinitions(t *testing.T) {
 	}
 	for _, object := range applied {
 		err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl"))
-		if clashes := object.GetName() == "bpfapplications.bpfman.io"; (err != nil) != clashes {
+		clashes := object.GetName() == "bpfapplications.bpfman.io" || object.GetName() == "clusterbpfapplications.bpfman.io"
+		if (err != nil) != clashes {
 			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 	}
@@ -513,7 +516,7 @@ func TestForeignDefinitions(t *testing.T) {
 	})
 	unchanged()
 
-	t.Run("docs/from-v0.6.md deletes the definitions", func(t *testing.T) {
+	t.Run("docs/from-v0.6.md deletes the definitions, and the installer takes over one", func(t *testing.T) {
 		for _, object := range objects {
 			if strings.HasSuffix(object.GetKind(), "State") {
 				continue // its agent has ended, so that its finalizer stays
@@ -535,6 +538,29 @@ func TestForeignDefinitions(t *testing.T) {
 		if said, err := command.CombinedOutput(); err != nil {
 			t.Errorf("%v:\n%s", err, said)
 		}
-		c.awaitGone(t)
+		const taken = "clusterbpfapplications.bpfman.io"
+		envtest.Eventually(t, "only "+taken+" is left", func(context.Context) error {
+			left := c.definitions(t) //nolint:contextcheck // it has the test's context
+			if marked, there := left[taken]; !there || marked || len(left) != 1 {
+				return fmt.Errorf("there are %v", left)
+			}
+			return nil
+		})
+		said, err := c.run(t, manifests(t, "config/crd"), "install.sh", "-")
+		if err != nil || !strings.Contains(said, "taken over") || !strings.Contains(said, "  "+taken+" (Cluster)") {
+			t.Errorf("install.sh: %v\n%s", err, said)
+		}
+		if !c.definitions(t)[taken] {
+			t.Errorf("%s isn't marked", taken)
+		}
+		for _, object := range objects {
+			if object.GetKind() != "ClusterBpfApplication" {
+				continue
+			}
+			var now v1alpha1.ClusterBpfApplication
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), &now); err != nil || now.UID != object.GetUID() || len(now.Spec.Programs[0].TCX.Links) != 1 {
+				t.Errorf("%s after the takeover: %v, %+v", object.GetName(), err, now.Spec)
+			}
+		}
 	})
 }

@@ -201,7 +201,9 @@ func TestEveryKindHasAStatus(t *testing.T) {
 	for _, kind := range v1alpha1.UserKinds {
 		t.Run(kind.Name, func(t *testing.T) {
 			o := envtest.Object(t, kind, strings.ToLower(kind.Name)+"-status", envtest.Spec(kind.Name))
-			o.GetAppCommon().NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "no-such"}}
+			common := o.GetAppCommon()
+			common.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "no-such"}}
+			o.SetAppCommon(common)
 			create(t, c, o)
 			envtest.Eventually(t, "status", func(ctx context.Context) error {
 				if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {

@@ -94,9 +94,9 @@ const pause = 10 * time.Second
 // which the simulation recognizes it.
 func objectOf(o *chaos.Object) v1alpha1.UserObject {
 	made := o.Make("images")
-	bytecode := &made.GetAppCommon().ByteCode
-	bytecode.Path = new("/" + strings.TrimSuffix(bytecode.Image.Url, ":latest") + ".o")
-	bytecode.Image = nil
+	common := made.GetAppCommon()
+	common.ByteCode = v1alpha1.BytecodeSelector{Path: new("/" + strings.TrimSuffix(common.ByteCode.Image.Url, ":latest") + ".o")}
+	made.SetAppCommon(common)
 	if tcx, ok := made.(*v1alpha1.TcxProgram); ok && o.CutsOff != "" {
 		tcx.Spec.BpfFunctionName = simulation.CutOff
 		tcx.Spec.InterfaceSelector = v1alpha1.InterfaceSelector{Interfaces: &[]string{simulation.Uplink}}

@@ -23,6 +23,8 @@ type Interface interface {
 	BpfPrograms() TypedBpfProgramInformer
 	// BytecodePolicies returns a BytecodePolicyInformer.
 	BytecodePolicies() TypedBytecodePolicyInformer
+	// ClusterBpfApplications returns a ClusterBpfApplicationInformer.
+	ClusterBpfApplications() TypedClusterBpfApplicationInformer
 	// FentryPrograms returns a FentryProgramInformer.
 	FentryPrograms() TypedFentryProgramInformer
 	// FexitPrograms returns a FexitProgramInformer.
@@ -90,6 +92,11 @@ func (v *version) BpfPrograms() TypedBpfProgramInformer {
 // BytecodePolicies returns a TypedBytecodePolicyInformer.
 func (v *version) BytecodePolicies() TypedBytecodePolicyInformer {
 	return &bytecodePolicyInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// ClusterBpfApplications returns a TypedClusterBpfApplicationInformer.
+func (v *version) ClusterBpfApplications() TypedClusterBpfApplicationInformer {
+	return &clusterBpfApplicationInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
 // FentryPrograms returns a TypedFentryProgramInformer.

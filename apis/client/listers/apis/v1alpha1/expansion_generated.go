@@ -37,6 +37,10 @@ type BpfProgramListerExpansion interface{}
 // BytecodePolicyLister.
 type BytecodePolicyListerExpansion interface{}
 
+// ClusterBpfApplicationListerExpansion allows custom methods to be added to
+// ClusterBpfApplicationLister.
+type ClusterBpfApplicationListerExpansion interface{}
+
 // FentryProgramListerExpansion allows custom methods to be added to
 // FentryProgramLister.
 type FentryProgramListerExpansion interface{}

@@ -21,6 +21,7 @@ type BpfmanV1alpha1Interface interface {
 	BpfNsProgramsGetter
 	BpfProgramsGetter
 	BytecodePoliciesGetter
+	ClusterBpfApplicationsGetter
 	FentryProgramsGetter
 	FexitProgramsGetter
 	KprobeProgramsGetter
@@ -63,6 +64,10 @@ func (c *BpfmanV1alpha1Client) BpfPrograms() BpfProgramInterface {
 
 func (c *BpfmanV1alpha1Client) BytecodePolicies() BytecodePolicyInterface {
 	return newBytecodePolicies(c)
+}
+
+func (c *BpfmanV1alpha1Client) ClusterBpfApplications() ClusterBpfApplicationInterface {
+	return newClusterBpfApplications(c)
 }
 
 func (c *BpfmanV1alpha1Client) FentryPrograms() FentryProgramInterface {

@@ -17,6 +17,8 @@ type BpfProgramExpansion interface{}
 
 type BytecodePolicyExpansion interface{}
 
+type ClusterBpfApplicationExpansion interface{}
+
 type FentryProgramExpansion interface{}
 
 type FexitProgramExpansion interface{}

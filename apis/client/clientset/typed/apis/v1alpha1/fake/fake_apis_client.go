@@ -39,6 +39,10 @@ func (c *FakeBpfmanV1alpha1) BytecodePolicies() v1alpha1.BytecodePolicyInterface
 	return newFakeBytecodePolicies(c)
 }
 
+func (c *FakeBpfmanV1alpha1) ClusterBpfApplications() v1alpha1.ClusterBpfApplicationInterface {
+	return newFakeClusterBpfApplications(c)
+}
+
 func (c *FakeBpfmanV1alpha1) FentryPrograms() v1alpha1.FentryProgramInterface {
 	return newFakeFentryPrograms(c)
 }
