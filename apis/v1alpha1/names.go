@@ -106,6 +106,8 @@ const (
 	CSIDriverName = "csi.bpfman.io"
 	// VolumeAttributeProgram names the program whose maps to mount.
 	VolumeAttributeProgram = "csi.bpfman.io/program"
+	// VolumeAttributeApplication is another name of VolumeAttributeProgram.
+	VolumeAttributeApplication = "csi.bpfman.io/application"
 	// VolumeAttributeMaps lists the maps to mount, separated by commas.
 	VolumeAttributeMaps = "csi.bpfman.io/maps"
 	// VolumeAttributeKind is the program's kind. It is only needed if programs of

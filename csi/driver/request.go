@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,7 +65,7 @@ func parsePublication(request *csi.NodePublishVolumeRequest) (publication, error
 			ServiceAccount: attributes[attributeServiceAccount],
 		},
 		query: program.Query{
-			Name:      attributes[v1alpha1.VolumeAttributeProgram],
+			Name:      cmp.Or(attributes[v1alpha1.VolumeAttributeProgram], attributes[v1alpha1.VolumeAttributeApplication]),
 			Namespace: attributes[attributeNamespace],
 			Kind:      attributes[v1alpha1.VolumeAttributeKind],
 		},
@@ -76,8 +77,15 @@ func parsePublication(request *csi.NodePublishVolumeRequest) (publication, error
 		return p, fmt.Errorf("attribute %s is missing: does CSIDriver %s have podInfoOnMount?",
 			attributeNamespace, v1alpha1.CSIDriverName)
 	}
+	named := v1alpha1.VolumeAttributeProgram
+	if application := attributes[v1alpha1.VolumeAttributeApplication]; application != "" {
+		if p.query.Name != application {
+			return p, fmt.Errorf("attributes %s and %s name different objects: set one of them", named, v1alpha1.VolumeAttributeApplication)
+		}
+		named = v1alpha1.VolumeAttributeApplication
+	}
 	if err := checkName(p.query.Name, maxName); err != nil {
-		return p, fmt.Errorf("attribute %s: %w", v1alpha1.VolumeAttributeProgram, err)
+		return p, fmt.Errorf("attribute %s: %w", named, err)
 	}
 	if p.query.Kind != "" {
 		if err := checkName(p.query.Kind, maxName); err != nil {

@@ -42,6 +42,15 @@ func TestParsePublication(t *testing.T) {
 		p.access.Group == nil || *p.access.Group != 2000 || p.access.ReadOnly || !p.follow {
 		t.Errorf("publication %+v", p)
 	}
+	// The object can also be named as an application, or in both ways.
+	request := publishRequest()
+	request.VolumeContext[v1alpha1.VolumeAttributeApplication] = "counter"
+	for range 2 {
+		if p, err := parsePublication(request); err != nil || p.query.Name != "counter" {
+			t.Errorf("%v: %+v", err, p.query)
+		}
+		delete(request.VolumeContext, v1alpha1.VolumeAttributeProgram)
+	}
 }
 
 // CSI allows volume ids of 128 bytes.
@@ -77,17 +86,22 @@ func TestParsePublicationRefuses(t *testing.T) {
 		"program as a path":    {attribute(v1alpha1.VolumeAttributeProgram, "../counter"), v1alpha1.VolumeAttributeProgram},
 		"program of 4 kB":      {attribute(v1alpha1.VolumeAttributeProgram, strings.Repeat("x", 4096)), "longer"},
 		"program with NUL":     {attribute(v1alpha1.VolumeAttributeProgram, "a\x00b"), "not a name"},
-		"kind as a path":       {attribute(v1alpha1.VolumeAttributeKind, "a/b"), v1alpha1.VolumeAttributeKind},
-		"no maps":              {attribute(v1alpha1.VolumeAttributeMaps, " "), v1alpha1.VolumeAttributeMaps},
-		"map as a path":        {attribute(v1alpha1.VolumeAttributeMaps, "a,../b"), "../b"},
-		"absolute map":         {attribute(v1alpha1.VolumeAttributeMaps, "/etc/passwd"), "/etc/passwd"},
-		"map of dots":          {attribute(v1alpha1.VolumeAttributeMaps, ".."), "not a name"},
-		"map without name":     {attribute(v1alpha1.VolumeAttributeMaps, "a,,b"), "missing"},
-		"map twice":            {attribute(v1alpha1.VolumeAttributeMaps, "a, b ,a"), "listed twice"},
-		"section twice":        {attribute(v1alpha1.VolumeAttributeMaps, ".data.a,data_a"), "listed twice"},
-		"all and one":          {attribute(v1alpha1.VolumeAttributeMaps, "*,a"), "can't be combined"},
-		"follow maybe":         {attribute(v1alpha1.VolumeAttributeFollow, "maybe"), v1alpha1.VolumeAttributeFollow},
-		"too many maps":        {attribute(v1alpha1.VolumeAttributeMaps, strings.Repeat("a,", maxMaps)+"b"), "more than"},
+		"two programs":         {attribute(v1alpha1.VolumeAttributeApplication, "other"), "name different objects"},
+		"application as a path": {func(r *csi.NodePublishVolumeRequest) {
+			delete(r.VolumeContext, v1alpha1.VolumeAttributeProgram)
+			r.VolumeContext[v1alpha1.VolumeAttributeApplication] = "../counter"
+		}, v1alpha1.VolumeAttributeApplication},
+		"kind as a path":   {attribute(v1alpha1.VolumeAttributeKind, "a/b"), v1alpha1.VolumeAttributeKind},
+		"no maps":          {attribute(v1alpha1.VolumeAttributeMaps, " "), v1alpha1.VolumeAttributeMaps},
+		"map as a path":    {attribute(v1alpha1.VolumeAttributeMaps, "a,../b"), "../b"},
+		"absolute map":     {attribute(v1alpha1.VolumeAttributeMaps, "/etc/passwd"), "/etc/passwd"},
+		"map of dots":      {attribute(v1alpha1.VolumeAttributeMaps, ".."), "not a name"},
+		"map without name": {attribute(v1alpha1.VolumeAttributeMaps, "a,,b"), "missing"},
+		"map twice":        {attribute(v1alpha1.VolumeAttributeMaps, "a, b ,a"), "listed twice"},
+		"section twice":    {attribute(v1alpha1.VolumeAttributeMaps, ".data.a,data_a"), "listed twice"},
+		"all and one":      {attribute(v1alpha1.VolumeAttributeMaps, "*,a"), "can't be combined"},
+		"follow maybe":     {attribute(v1alpha1.VolumeAttributeFollow, "maybe"), v1alpha1.VolumeAttributeFollow},
+		"too many maps":    {attribute(v1alpha1.VolumeAttributeMaps, strings.Repeat("a,", maxMaps)+"b"), "more than"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -173,7 +174,12 @@ func mounting(ctx context.Context, c *cluster.Cluster, owner v1alpha1.BpfNodeOwn
 	}
 	return slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		return !slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.CSI != nil && v.CSI.Driver == v1alpha1.CSIDriverName && v.CSI.VolumeAttributes[v1alpha1.VolumeAttributeProgram] == owner.Name
+			if v.CSI == nil || v.CSI.Driver != v1alpha1.CSIDriverName {
+				return false
+			}
+			attributes := v.CSI.VolumeAttributes
+			name := cmp.Or(attributes[v1alpha1.VolumeAttributeProgram], attributes[v1alpha1.VolumeAttributeApplication])
+			return name == owner.Name && cmp.Or(attributes[v1alpha1.VolumeAttributeKind], owner.Kind) == owner.Kind
 		})
 	}), nil
 }

@@ -108,7 +108,9 @@ func everything() []client.Object {
 			{Type: v1alpha1.BpfNodeEarlierInChain, Message: "program from_netdev (9) runs before TcxProgram counter", Owner: &v1alpha1.BpfNodeOwner{Kind: "TcxProgram", Name: "counter"}},
 			{Type: v1alpha1.BpfNodeForeignXDP, Message: "of another object", Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "counter"}},
 		}}},
-		mounts("reader", "counter"), mounts("stranger", "other"),
+		mounts("reader", map[string]string{v1alpha1.VolumeAttributeApplication: "counter"}),
+		mounts("stranger", map[string]string{v1alpha1.VolumeAttributeProgram: "other"}),
+		mounts("namesake", map[string]string{v1alpha1.VolumeAttributeProgram: "counter", v1alpha1.VolumeAttributeKind: "XdpProgram"}),
 		&v1alpha1.BpfNode{ObjectMeta: named("", "fine-2"), Status: v1alpha1.BpfNodeStatus{
 			StaleMapCount: 1,
 			Daemon:        "bpfman (Go)",
@@ -117,15 +119,16 @@ func everything() []client.Object {
 				{ID: 7, Name: "in_use", Pins: []string{"/var/lib/kubelet/pods/uid-of-reader/volumes/kubernetes.io~csi/maps/mount/in_use"}},
 				{ID: 8, Name: "left_behind", Pins: []string{"/var/lib/kubelet/pods/uid-of-reader/volumes/kubernetes.io~csi/maps/mount/left_behind"}},
 				{ID: 9, Name: "of_another", Pins: []string{"/var/lib/kubelet/pods/uid-of-stranger/volumes/kubernetes.io~csi/maps/mount/of_another"}},
+				{ID: 10, Name: "of_a_namesake", Pins: []string{"/var/lib/kubelet/pods/uid-of-namesake/volumes/kubernetes.io~csi/maps/mount/of_a_namesake"}},
 			},
 		}},
 	}
 }
 
-// mounts returns a pod with a volume of an object.
-func mounts(name, object string) *corev1.Pod {
+// mounts returns a pod with a volume that has these attributes.
+func mounts(name string, attributes map[string]string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name, UID: types.UID("uid-of-" + name)}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
-		Name: "maps", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: v1alpha1.CSIDriverName, VolumeAttributes: map[string]string{v1alpha1.VolumeAttributeProgram: object}}},
+		Name: "maps", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: v1alpha1.CSIDriverName, VolumeAttributes: attributes}},
 	}}}}
 }
 
