@@ -67,9 +67,12 @@ func TestGlobalDataByServerSideApply(t *testing.T) {
 		}
 		t.Run(k.name, func(t *testing.T) {
 			c := client(t, k)
-			name := "applied-globals"
+			name, field := "applied-globals", "globaldata"
+			if k.name == "ClusterBpfApplication" {
+				field = "globalData"
+			}
 			applied := func(manager, globals string) error {
-				_, err := c.Apply(deadline(t), name, object(t, k, name, `{"globaldata":`+globals+`}`), metav1.ApplyOptions{FieldManager: manager})
+				_, err := c.Apply(deadline(t), name, object(t, k, name, `{"`+field+`":`+globals+`}`), metav1.ApplyOptions{FieldManager: manager})
 				return err
 			}
 			t.Cleanup(func() {
@@ -93,7 +96,7 @@ func TestGlobalDataByServerSideApply(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := at(t, o, "spec", "globaldata"); got != step.want {
+				if got := at(t, o, "spec", field); got != step.want {
 					t.Errorf("after %s applied %s: %s, want %s", step.manager, step.globals, got, step.want)
 				}
 			}
