@@ -271,7 +271,7 @@ func (c *Controller) unreadUse() error {
 	for _, kind := range v1alpha1.UserKinds {
 		err := c.Cluster.Kinds.CheckReadable(kind.GroupVersionKind())
 		if unread := (*kinds.UnreadError)(nil); errors.As(err, &unread) && !unread.Unused && !apierrors.IsNotFound(unread.Err) {
-			return err //nolint:wrapcheck // it says what isn't read
+			return err
 		}
 	}
 	return nil

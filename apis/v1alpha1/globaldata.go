@@ -52,5 +52,5 @@ func (g GlobalData) MarshalJSON() ([]byte, error) {
 			values[name] = false
 		}
 	}
-	return json.Marshal(values) //nolint:wrapcheck // bytes and names can always be encoded
+	return json.Marshal(values)
 }

@@ -662,7 +662,7 @@ var linkedTypes = map[v1alpha1.EBPFProgType]string{
 // linkOf returns a link with the fields of a program. What the schema doesn't admit is replaced.
 func linkOf(fields map[string]any) map[string]any {
 	selector := map[string]any{}
-	for name, value := range fields["interfaceselector"].(map[string]any) { //nolint:forcetypeassert // as program returns it
+	for name, value := range fields["interfaceselector"].(map[string]any) { //nolint:errcheck // as program returns it
 		switch name {
 		case "primarynodeinterface":
 			name = "primaryNodeInterface"
@@ -671,9 +671,9 @@ func linkOf(fields map[string]any) map[string]any {
 		}
 		selector[name] = value
 	}
-	tracepoint := fields["names"].([]string)[0] //nolint:forcetypeassert // as program returns it
+	tracepoint := fields["names"].([]string)[0] //nolint:errcheck // as program returns it
 	return map[string]any{
 		"interfaceSelector": selector, "priority": fields["priority"], "direction": fields["direction"], "offset": fields["offset"], "target": fields["target"],
-		"function": cmp.Or(fields["func_name"].(string), "tcp_connect"), "name": strings.Replace(tracepoint, "a.b", "axb", 1), //nolint:forcetypeassert // as program returns it
+		"function": cmp.Or(fields["func_name"].(string), "tcp_connect"), "name": strings.Replace(tracepoint, "a.b", "axb", 1), //nolint:errcheck // as program returns it
 	}
 }
