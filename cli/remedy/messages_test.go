@@ -50,6 +50,7 @@ var unseen = map[string]string{
 	"agent/controller/controller.go": "Events, and what is logged",
 	"agent/controller/plan.go":       "logged: without a plan, nothing is reported",
 	"agent/controller/v05.go":        "Events of the node",
+	"agent/node/events.go":           "logged: pods are also read when they change",
 	"agent/node/interfaces.go":       "logged: without a plan, nothing is reported",
 	"agent/node/share.go":            "logged at the start",
 	"bytecode/object/loader.go":      "notes of kubectl bpfman image inspect",

@@ -178,7 +178,7 @@ func editedLink(t *testing.T, info any, field string) map[string]any {
 		return patched(t, info, `{"links":null}`)
 	}
 	info = patched(t, info, `{}`)
-	links, found, err := unstructured.NestedSlice(info.(map[string]any), "links") //nolint:forcetypeassert // as patched returns it
+	links, found, err := unstructured.NestedSlice(info.(map[string]any), "links") //nolint:errcheck // as patched returns it
 	if err != nil || !found || len(links) != 1 {
 		t.Fatalf("the links of %v: %v", info, err)
 	}
