@@ -70,7 +70,7 @@ func TestReferences(t *testing.T) {
 		{"index", n.image("index:latest", ""), "", ""},
 		{"index-of-others", n.image("other:latest", ""), notHad, "other:latest: it has no manifest for linux/"},
 		{"path", v1alpha1.BytecodeSelector{Path: &path}, "", ""},
-		{"absent-path", v1alpha1.BytecodeSelector{Path: new("/absent.o")}, failed, "load tcx_next from file /absent.o"},
+		{"absent-path", v1alpha1.BytecodeSelector{Path: new("/absent.o")}, failed, "when loading tcx_next from file /absent.o"},
 	} {
 		t.Run(c.name, func(*testing.T) {
 			o := n.program("reference-"+c.name, c.bytecode)

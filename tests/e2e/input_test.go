@@ -62,19 +62,19 @@ func TestBadInput(t *testing.T) {
 		{"wrong-function", "", func(s *v1alpha1.TcxProgramSpec) { s.BpfFunctionName = "absent" }, []string{"when loading from image", "the bytecode has no function absent"}, useGood},
 		{
 			"absent-path", "", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode = v1alpha1.BytecodeSelector{Path: &path} },
-			[]string{"load tcx_next from", path, "No such file"},
+			[]string{"No such file", "when loading tcx_next from", path},
 			useGood,
 		},
 		{
 			"rejected", "", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode, s.BpfFunctionName = image("rejected"), "rejected" },
-			[]string{"load rejected from image"},
+			[]string{"the kernel's verifier refuses the program: R1 offset is outside of the packet", "when loading rejected from image"},
 			useGood,
 		},
 		{
 			"rejected-late", "", func(s *v1alpha1.TcxProgramSpec) {
 				s.ByteCode, s.BpfFunctionName = image("rejected_late"), "rejected_late"
 			},
-			[]string{"load rejected_late from image", "invalid access to map value, value_size=96 off=98"},
+			[]string{"R0 min value is outside of the allowed memory range", "when loading rejected_late from image"},
 			useGood,
 		},
 		{

@@ -172,8 +172,8 @@ func TestUpstreamFault08And26AFailureIsToldAndRetriedAndHoldsUpNobody(t *testing
 		}
 		return nil
 	})
-	n.says("broken", v1alpha1.BpfProgCondNotLoaded, "load bad from file /object.o: the daemon's own words")
-	n.event("broken", "NotLoaded", "Program bad failed on node "+n.name+": load bad from file /object.o: the daemon's own words")
+	n.says("broken", v1alpha1.BpfProgCondNotLoaded, "the daemon's own words, when loading bad from file /object.o")
+	n.event("broken", "NotLoaded", "Program bad failed on node "+n.name+": the daemon's own words, when loading bad from file /object.o")
 	mend()
 	n.holds("TracepointProgram/broken bad a/x", "TracepointProgram/fine f b/y")
 	n.event("broken", "Loaded", " recovered on node ")
