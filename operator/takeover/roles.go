@@ -45,8 +45,6 @@ func (r *Roles) only() []client.Object {
 		&rbacv1.ClusterRoleBinding{ObjectMeta: named("", "bpfman-bpfman-operator-rolebinding")},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: named("", "bpfman-proxy-rolebinding")},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: named("", "bpfman-auth-delegator")},
-		&rbacv1.ClusterRole{ObjectMeta: named("", "bpfman-clusterbpfapplication-editor-role")},
-		&rbacv1.ClusterRole{ObjectMeta: named("", "bpfman-clusterbpfapplication-viewer-role")},
 		&rbacv1.ClusterRole{ObjectMeta: named("", "bpfman-proxy-role")},
 		&rbacv1.ClusterRole{ObjectMeta: named("", "bpfman-bpfprogram-editor-role")},
 		&rbacv1.RoleBinding{ObjectMeta: named(r.Namespace, "bpfman-agent-rolebinding")},

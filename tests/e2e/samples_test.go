@@ -264,6 +264,14 @@ func typesOf(o v1alpha1.UserObject) []string {
 			types = append(types, trialOf(string(p.Type), true))
 		}
 		return types
+	case *v1alpha1.ClusterBpfApplication:
+		var types []string
+		for i := range o.Spec.Programs {
+			for _, p := range o.Spec.Programs[i].Members() {
+				types = append(types, trialOf(string(p.Type), p.Uprobe != nil && p.Uprobe.Containers != nil))
+			}
+		}
+		return types
 	case *v1alpha1.UprobeProgram:
 		return []string{trialOf("Uprobe", o.Spec.Containers != nil)}
 	default:

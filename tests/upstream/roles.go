@@ -43,11 +43,7 @@ func Roles(namespace string) []client.Object {
 // Only returns the roles and bindings of upstream's config/default, in v0.5 and v0.6.0, that this project's installation
 // doesn't have.
 func Only(namespace string) []client.Object {
-	rules := []rbacv1.PolicyRule{{APIGroups: []string{"bpfman.io"}, Resources: []string{"clusterbpfapplications"}, Verbs: []string{"get", "list", "watch"}}}
-	only := []client.Object{ // of v0.6.0
-		clusterRole("bpfman-clusterbpfapplication-editor-role", rules), clusterRole("bpfman-clusterbpfapplication-viewer-role", rules),
-		clusterBinding("bpfman-auth-delegator", "system:auth-delegator", namespace, "bpfman-operator"),
-	}
+	only := []client.Object{clusterBinding("bpfman-auth-delegator", "system:auth-delegator", namespace, "bpfman-operator")} // of v0.6.0
 	for _, o := range Roles(namespace) {
 		switch kind := o.GetObjectKind().GroupVersionKind().Kind + " " + o.GetName(); kind {
 		case "ClusterRole bpfman-proxy-role", "ClusterRole bpfman-bpfprogram-editor-role",
