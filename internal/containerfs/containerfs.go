@@ -13,6 +13,7 @@ package containerfs
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -97,27 +98,68 @@ func (r *Root) Find(path string) (int, error) {
 // Cached opens a directory with O_PATH, if the kernel has the whole path in memory, so that no file system is asked. That is
 // the case for mount points, and for BPF file systems. It follows no links. The file can be on any file system: see
 // [Root.Type]. The caller closes it.
-func (r *Root) Cached(path string) (fd int, err error) {
+func (r *Root) Cached(path string) (int, error) {
+	fd, err := cached(r.fd, strings.TrimPrefix(path, "/"))
+	switch {
+	case errors.Is(err, unix.EINVAL): // Linux before 5.12
+		return r.Find(path)
+	case errors.Is(err, unix.EAGAIN):
+		return r.inMemory(path)
+	}
+	return fd, err //nolint:wrapcheck // the caller says which directory
+}
+
+// cached opens a directory below another one, or returns EAGAIN if this isn't possible without asking a file system.
+func cached(dir int, path string) (fd int, err error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | resolveCached,
 	}
 	for range cachedTries { // a rename or a mount at the same time makes it fail
-		fd, err = unix.Openat2(r.fd, strings.TrimPrefix(path, "/"), &how)
+		fd, err = unix.Openat2(dir, path, &how)
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
-	switch {
-	case errors.Is(err, unix.EINVAL): // Linux before 5.12
-		return r.Find(path)
-	case errors.Is(err, unix.EAGAIN):
-		return -1, &ServedError{"unknown"}
-	}
-	return fd, err //nolint:wrapcheck // the caller says which directory
+	return fd, err //nolint:wrapcheck // the callers distinguish errors
 }
 
 const cachedTries = 8
+
+// kernfs are the types of file systems that the kernel itself serves, and which it asks even for what it has in memory
+// (kernfs_dop_revalidate). /sys/fs/bpf is on one of them.
+var kernfs = map[string]bool{"sysfs": true, "cgroup": true, "cgroup2": true, "proc": true}
+
+// inMemory is Cached for a path with parts on such file systems.
+func (r *Root) inMemory(path string) (int, error) {
+	dir, err := unix.FcntlInt(uintptr(r.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, err //nolint:wrapcheck // see Find
+	}
+	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		next, err := cached(dir, name)
+		if errors.Is(err, unix.EAGAIN) {
+			next, err = r.ask(dir, name)
+		}
+		_ = unix.Close(dir)
+		if err != nil {
+			return -1, err
+		}
+		dir = next
+	}
+	return dir, nil
+}
+
+// ask opens a directory below one that the kernel serves.
+func (r *Root) ask(dir int, name string) (int, error) {
+	if kind, err := r.Type(dir); err != nil || !kernfs[kind] {
+		return -1, &ServedError{cmp.Or(kind, "unknown")}
+	}
+	fd, err := unix.Openat2(dir, name, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	return fd, err //nolint:wrapcheck // the caller says which directory
+}
 
 // Type returns the type of the file system that an open file is on, without asking it.
 func (r *Root) Type(fd int) (string, error) {

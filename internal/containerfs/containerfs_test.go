@@ -125,3 +125,14 @@ func TestFind(t *testing.T) {
 		_, _ = unix.Close(want), unix.Close(got)
 	}
 }
+
+// The kernel asks the file systems that it serves itself even for what it has in memory. /sys/fs/bpf is on one of them.
+func TestCachedOnSysfs(t *testing.T) {
+	fd, err := open(t, "/").Cached("/sys/fs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Close(fd); err != nil {
+		t.Error(err)
+	}
+}
