@@ -106,7 +106,7 @@ func (r *Root) Cached(path string) (int, error) {
 	case errors.Is(err, unix.EAGAIN):
 		return r.inMemory(path)
 	}
-	return fd, err //nolint:wrapcheck // the caller says which directory
+	return fd, err
 }
 
 // cached opens a directory below another one, or returns EAGAIN if this isn't possible without asking a file system.

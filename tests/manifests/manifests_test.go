@@ -121,34 +121,6 @@ func requireBytecode(t *testing.T) {
 	}
 }
 
-// functions returns every value of bpffunctionname in an object.
-func functions(t *testing.T, object runtime.Object) []string {
-	t.Helper()
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	var visit func(any)
-	visit = func(node any) {
-		switch node := node.(type) {
-		case map[string]any:
-			if function, ok := node["bpffunctionname"].(string); ok {
-				found = append(found, function)
-			}
-			for _, child := range node {
-				visit(child)
-			}
-		case []any:
-			for _, child := range node {
-				visit(child)
-			}
-		}
-	}
-	visit(content)
-	return found
-}
-
 // TestFunctionsAreInTheImages checks that each function in a sample or example is in the image
 // of the same object.
 func TestFunctionsAreInTheImages(t *testing.T) {
@@ -164,11 +136,12 @@ func TestFunctionsAreInTheImages(t *testing.T) {
 			continue
 		}
 		has := readBytecode(t, image.Url)
-		named := functions(t, m.object)
-		if len(named) == 0 {
+		members, _ := user.Members()
+		if len(members) == 0 {
 			t.Errorf("%s names no function", m.file)
 		}
-		for _, function := range named {
+		for _, member := range members {
+			function := member.Info().Common().BpfFunctionName
 			if _, ok := has.programs[function]; !ok {
 				t.Errorf("%s: no function %s in %s", m.file, function, image.Url)
 			}
