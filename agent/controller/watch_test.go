@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,7 +99,7 @@ func TestPodsConcernTheirOwners(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		event func(toolscache.ResourceEventHandler, func(string, map[string]string))
-		reads int
+		reads int32
 	}{
 		"a pod": {func(h toolscache.ResourceEventHandler, _ func(string, map[string]string)) {
 			h.OnAdd(pod("web", as), false)
@@ -127,12 +128,12 @@ func TestPodsConcernTheirOwners(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				reads := 0
+				var reads atomic.Int32
 				event := make(chan func(string, map[string]string), 1)
 				server := &apiServer{lists: map[string]string{"tcxprograms": selects}}
 				h, stop := startController(t, server, func(o *Options) {
 					o.Containers = func(context.Context, []corev1.Pod) ([]program.Container, error) {
-						reads++
+						reads.Add(1)
 						return nil, nil
 					}
 					o.WatchContainers = func(_ context.Context, changed func(string, map[string]string), _ func(error)) { event <- changed }
@@ -140,11 +141,11 @@ func TestPodsConcernTheirOwners(t *testing.T) {
 				defer stop()
 				h.watchContainers(t.Context())
 				<-time.After(time.Minute)
-				before := reads
+				before := reads.Load()
 				c.event(h.onPod(t.Context()), <-event)
 				<-time.After(time.Second)
-				if reads-before != c.reads {
-					t.Errorf("%d reads, want %d", reads-before, c.reads)
+				if got := reads.Load() - before; got != c.reads {
+					t.Errorf("%d reads, want %d", got, c.reads)
 				}
 			})
 		})
