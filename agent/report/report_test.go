@@ -494,6 +494,8 @@ func TestUpstreamFault27OwnerReferencesBlockNoDeletion(t *testing.T) {
 			o.Spec.Programs = []v1alpha1.BpfApplicationProgram{{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{}}}
 		case *v1alpha1.BpfNsApplication:
 			o.Spec.Programs = []v1alpha1.BpfNsApplicationProgram{{Type: v1alpha1.ProgTypeXDP, XDP: &v1alpha1.XdpNsProgramInfo{}}}
+		case *v1alpha1.ClusterBpfApplication:
+			o.Spec.Programs = []v1alpha1.ClusterBpfApplicationProgram{{Name: "f", Type: v1alpha1.ApplicationTracePoint, TracePoint: &v1alpha1.TracepointLinks{}}}
 		}
 		owner := ownerOf(t, kind.Name, o)
 		objects := Programs(owner, "node", plan.Want(owner, program.Node{}, nil), nil, Outcome{})
