@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,10 @@ type planner struct {
 	uprobeNamespaces []string
 	reserved         program.Reserved
 	facts            *facts
+
+	// older contains the versions that this node runs of objects whose newest version runs elsewhere, or failed here. Events
+	// on the node concern them too. The keys are of type program.Key, the values of type program.Owner.
+	older sync.Map
 }
 
 // errOffline is the reason why a rollback leaves links in containers and pods to the next pass: the container runtime could
@@ -40,6 +45,9 @@ const runtimeDeadline = 10 * time.Second
 // plan collects the facts that the owner's plan depends on, and makes the plan.
 func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan.Plan, error) {
 	facts := program.Node{Name: p.nodeName, UprobeNamespaces: p.uprobeNamespaces, Reserved: p.reserved}
+	if p.follow(owner) {
+		c.since = nil // earlier events weren't compared with this version
+	}
 	needs := owner.Needs()
 	if needs.Interfaces {
 		node, err := p.cluster.OwnNode()
@@ -78,6 +86,18 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 		return plan.Plan{}, err
 	}
 	return plan.Want(owner, facts, mapOwners), nil
+}
+
+// follow has the next events compared with a version of an owner. It reports whether the last ones weren't.
+func (p *planner) follow(owner program.Owner) (another bool) {
+	newest, err := p.cluster.UserObject(owner.Kind, owner.Namespace, owner.Name)
+	if err == nil && newest.GetUID() == owner.UID && newest.GetGeneration() == owner.Generation {
+		p.older.Delete(owner.Key)
+		return false
+	}
+	before, _ := p.older.Swap(owner.Key, owner)
+	was, known := before.(program.Owner)
+	return !known || was.UID != owner.UID || was.Generation != owner.Generation
 }
 
 // addressesOf returns the internal IP addresses of a node.

@@ -59,6 +59,9 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 		return later(err)
 	}
 	owner := assigned.owner
+	if owner == nil {
+		r.planner.older.Delete(key)
+	}
 	r.queue.setShares(key, owner != nil && owner.SharesMaps())
 	if err := r.ensureInventory(ctx); err != nil {
 		return 0, r.reportUnreachable(ctx, owner, err)

@@ -235,7 +235,8 @@ func (c *Controller) enqueueAffected(ctx context.Context, change program.Change,
 	}
 }
 
-// owners calls each with the owner of each object that is known, until it returns false.
+// owners calls each with the owner of each object that is known, and with the version of it that this node runs if that isn't
+// the newest one, until it returns false.
 func (c *Controller) owners(ctx context.Context, each func(program.Owner) bool) {
 	for _, kind := range v1alpha1.UserKinds {
 		objects, err := c.Cluster.UserObjects(kind.Name)
@@ -247,7 +248,11 @@ func (c *Controller) owners(ctx context.Context, each func(program.Owner) bool) 
 			continue
 		}
 		for _, o := range objects {
-			if !each(program.OwnerOf(kind.Name, o)) {
+			owner := program.OwnerOf(kind.Name, o)
+			if !each(owner) {
+				return
+			}
+			if older, ok := c.reconciler.planner.older.Load(owner.Key); ok && !each(older.(program.Owner)) { //nolint:errcheck // see planner.older
 				return
 			}
 		}

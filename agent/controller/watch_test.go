@@ -5,6 +5,8 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +18,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // A deletion that the watch missed is handled after the next list.
@@ -150,4 +153,47 @@ func TestPodsConcernTheirOwners(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While a rollout, or a rollback on this node, has an older version of an object run here, its pods matter too.
+func TestPodsConcernTheVersionThatRuns(t *testing.T) {
+	const selects = `{"metadata":{"name":"web","uid":"uid-web","generation":%d},"spec":{"bpffunctionname":"f","direction":"ingress","priority":50,
+		"interfaceselector":{"interfaces":["eth0"]},"containers":{"namespace":"","pods":{"matchLabels":{"app":%q}}},"bytecode":{"path":"/object.o"},"nodeselector":{}}}`
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int32
+		h, stop := startController(t, &apiServer{lists: map[string]string{"tcxprograms": fmt.Sprintf(selects, 2, "new")}}, func(o *Options) {
+			o.Containers = func(context.Context, []corev1.Pod) ([]program.Container, error) {
+				reads.Add(1)
+				return nil, nil
+			}
+		})
+		defer stop()
+		<-time.After(time.Minute)
+		readsFor := func(app string) int32 {
+			before := reads.Load()
+			h.onPod(t.Context()).OnAdd(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"app": app}}}, false)
+			<-time.After(time.Second)
+			return reads.Load() - before
+		}
+		version := func(generation int, app string) program.Owner {
+			o := &v1alpha1.TcxProgram{}
+			if err := json.Unmarshal(fmt.Appendf(nil, selects, generation, app), o); err != nil {
+				t.Fatal(err)
+			}
+			return program.OwnerOf("TcxProgram", o)
+		}
+		runs := &h.reconciler.planner
+		if readsFor("new") != 1 || readsFor("old") != 0 {
+			t.Error("the newest version isn't the one that counts")
+		}
+		if !runs.follow(version(1, "old")) || runs.follow(version(1, "old")) {
+			t.Error("what is known of the node is read again unless events were compared with this version")
+		}
+		if readsFor("new") != 1 || readsFor("old") != 1 {
+			t.Error("the version that runs doesn't count")
+		}
+		if runs.follow(version(2, "new")) || readsFor("old") != 0 {
+			t.Error("the older version still counts")
+		}
+	})
 }
