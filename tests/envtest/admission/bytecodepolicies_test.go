@@ -632,7 +632,8 @@ func objectOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func
 	return envtest.Object(t, kind, "x", string(content))
 }
 
-// linkedOf returns a ClusterBpfApplication. Its programs have two links each, with those of the fields that their types have.
+// linkedOf returns a ClusterBpfApplication. Its programs have as many links as the schema admits, but at most two, with
+// those of the fields that their types have.
 func linkedOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func() map[string]any, members []v1alpha1.EBPFProgType) v1alpha1.UserObject {
 	t.Helper()
 	programs := []map[string]any{{"name": "nowhere", "type": "TracePoint", "tracepoint": map[string]any{}}} // one is required
@@ -640,10 +641,13 @@ func linkedOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func
 		if member == "" {
 			continue
 		}
-		one, other := linkOf(fields()), linkOf(fields())
+		links := []any{linkOf(fields()), linkOf(fields())}
+		if member == "Fentry" || member == "Fexit" {
+			links = []any{map[string]any{"mode": "Attach"}} // the schema admits one
+		}
 		programs = append(programs, map[string]any{
 			"name": "pass", "type": cmp.Or(linkedTypes[member], string(member)),
-			strings.ToLower(string(member)): map[string]any{"function": one["function"], "links": []any{one, other}},
+			strings.ToLower(string(member)): map[string]any{"function": linkOf(fields())["function"], "links": links},
 		})
 	}
 	content, err := json.Marshal(map[string]any{"programs": programs})
