@@ -298,8 +298,10 @@ func TestCountsThroughTakeover(t *testing.T) {
 func ofEachKind(ctx context.Context, t *testing.T, space string) []v1alpha1.UserObject {
 	t.Helper()
 	var all []v1alpha1.UserObject
-	for _, c := range slices.Concat(clusterKinds(), namespacedKinds(), applicationKinds()) {
+	kinds := map[string]bool{}
+	for _, c := range slices.Concat(clusterKinds(), namespacedKinds(), applicationKinds(), []kindCase{linkedKind()}) {
 		o := c.object
+		kinds[kindOf(o)] = true
 		o.SetName(fmt.Sprintf("e2e-takeover-%d", len(all)))
 		if o.GetNamespace() != "" {
 			o.SetNamespace(space)
@@ -309,6 +311,11 @@ func ofEachKind(ctx context.Context, t *testing.T, space string) []v1alpha1.User
 		o.SetAppCommon(common)
 		create(ctx, t, o)
 		all = append(all, o)
+	}
+	for _, kind := range v1alpha1.UserKinds {
+		if !kinds[kind.Name] {
+			t.Errorf("no %s is created", kind.Name)
+		}
 	}
 	return all
 }
