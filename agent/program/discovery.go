@@ -22,7 +22,7 @@ const mostDiscovered = 1024
 type ExcessError struct{ Found int }
 
 func (e *ExcessError) Error() string {
-	return fmt.Sprintf("interfacesdiscoveryconfig selects %d interfaces: attached to the first %d by name", e.Found, mostDiscovered)
+	return fmt.Sprintf("the discovery selects %d interfaces: attached to the first %d by name", e.Found, mostDiscovered)
 }
 
 // discovery selects interfaces by their names.
@@ -36,18 +36,18 @@ func discoveryOf(c *v1alpha1.InterfaceDiscovery) (*discovery, error) {
 	if c == nil || c.InterfaceAutoDiscovery == nil || !*c.InterfaceAutoDiscovery {
 		return nil, nil
 	}
-	allowed, err := matchers("allowedinterfaces", c.AllowedInterfaces)
+	allowed, err := matchers("allowed", c.AllowedInterfaces)
 	if err != nil {
 		return nil, err
 	}
-	excluded, err := matchers("excludeinterfaces", c.ExcludeInterfaces)
+	excluded, err := matchers("excluded", c.ExcludeInterfaces)
 	return &discovery{allowed, excluded}, err
 }
 
 // matchers converts a list. Entries between two slashes are patterns, because the
 // name of an interface can't contain a slash (kernel, dev_valid_name). The others are
 // names.
-func matchers(field string, entries []string) ([]*regexp.Regexp, error) {
+func matchers(what string, entries []string) ([]*regexp.Regexp, error) {
 	out := make([]*regexp.Regexp, 0, len(entries))
 	for _, entry := range entries {
 		entry = strings.TrimSpace(entry)
@@ -57,7 +57,7 @@ func matchers(field string, entries []string) ([]*regexp.Regexp, error) {
 		}
 		compiled, err := regexp.Compile(pattern)
 		if err != nil {
-			return nil, fmt.Errorf("interfacesdiscoveryconfig.%s: %s: %w", field, entry, err)
+			return nil, fmt.Errorf("pattern of %s interfaces %s: %w", what, entry, err)
 		}
 		out = append(out, compiled)
 	}

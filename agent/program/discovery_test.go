@@ -37,8 +37,8 @@ func TestDiscoverySelects(t *testing.T) {
 		"excluded rules":                 {allowed: []string{"/eth/", "lo"}, excluded: []string{"eth0", "lo", "/^v/"}, want: "eth10"},
 		"a single slash is a name":       {allowed: []string{"/"}, want: ""},
 		"the empty pattern is any":       {allowed: []string{"//"}, want: "br-lan eth0 eth10 lo veth1a"},
-		"no pattern":                     {allowed: []string{"/[/"}, err: "interfacesdiscoveryconfig.allowedinterfaces: /[/: error parsing regexp"},
-		"no pattern to exclude":          {excluded: []string{"/(/"}, err: "interfacesdiscoveryconfig.excludeinterfaces: /(/: error parsing regexp"},
+		"no pattern":                     {allowed: []string{"/[/"}, err: "pattern of allowed interfaces /[/: error parsing regexp"},
+		"no pattern to exclude":          {excluded: []string{"/(/"}, err: "pattern of excluded interfaces /(/: error parsing regexp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := discoveryOf(discover(test.allowed, test.excluded).InterfacesDiscoveryConfig)

@@ -95,8 +95,8 @@ type ProgramInfo interface {
 	// ContainerSelector returns the selector of containers, or nil for a program
 	// that isn't attached in containers.
 	ContainerSelector() *ContainerSelector
-	// Chain returns the settings among the programs at a hook, or nil for types whose
-	// programs don't depend on each other.
+	// Chain returns the settings among the programs at a hook. It is nil for types
+	// whose programs don't depend on each other, and for a program without links.
 	Chain() *ChainSettings
 }
 
@@ -145,6 +145,15 @@ func texts[T ~string](actions []T) []string {
 		out = append(out, string(a))
 	}
 	return out
+}
+
+// chain returns the settings of a program, unless it is only loaded, and selects no
+// interfaces, as a program of a ClusterBpfApplication without links.
+func (c *BpfProgramCommon) chain(selector InterfaceSelector, settings ChainSettings) *ChainSettings {
+	if selector == (InterfaceSelector{}) && c.Attach != nil && !*c.Attach {
+		return nil
+	}
+	return &settings
 }
 
 // named returns the interfaces by name. If the selector has both, the primary

@@ -46,6 +46,54 @@ func (p *ClusterBpfApplicationProgram) Members() []BpfApplicationProgram {
 	return members
 }
 
+// Origin returns of which program and link of the application the i-th of Members is. link is -1 if the member has all links
+// of its program, or if there are none.
+func (o *ClusterBpfApplication) Origin(i int) (program, link int) {
+	for program = range o.Spec.Programs {
+		p := &o.Spec.Programs[program]
+		of := len(p.Members())
+		if i >= of {
+			i -= of
+			continue
+		}
+		for link, members := range p.membersOfLinks() {
+			if i -= members; i < 0 {
+				return program, link
+			}
+		}
+		break
+	}
+	return program, -1
+}
+
+// membersOfLinks returns how many members there are for each link. It is empty if there is one for all links.
+func (p *ClusterBpfApplicationProgram) membersOfLinks() []int {
+	var members []int
+	switch {
+	case p.XDP != nil:
+		for _, l := range p.XDP.Links {
+			members = append(members, len(l.places()))
+		}
+	case p.TC != nil:
+		for _, l := range p.TC.Links {
+			members = append(members, len(l.places()))
+		}
+	case p.TCX != nil:
+		for _, l := range p.TCX.Links {
+			members = append(members, len(l.places()))
+		}
+	case p.KProbe != nil:
+		members = slices.Repeat([]int{1}, len(p.KProbe.Links))
+	case p.KRetProbe != nil:
+		members = slices.Repeat([]int{1}, len(p.KRetProbe.Links))
+	case p.UProbe != nil:
+		members = slices.Repeat([]int{1}, len(p.UProbe.Links))
+	case p.URetProbe != nil:
+		members = slices.Repeat([]int{1}, len(p.URetProbe.Links))
+	}
+	return members
+}
+
 // unattached returns the fields of a program without links.
 func (c BpfProgramCommon) unattached() BpfProgramCommon {
 	c.Attach = new(false)

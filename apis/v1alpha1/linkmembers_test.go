@@ -130,3 +130,19 @@ func TestProgramsWithoutLinksNameNoHooks(t *testing.T) {
 		}
 	}
 }
+
+// A program without links is in no chain, so limits of priorities don't apply to it.
+func TestChains(t *testing.T) {
+	for name, p := range map[string]ClusterBpfApplicationProgram{
+		"xdp": {Type: ApplicationXDP, XDP: &XdpLinks{}}, "tc": {Type: ApplicationTC, TC: &TcLinks{}}, "tcx": {Type: ApplicationTCX, TCX: &TcxLinks{}},
+	} {
+		if chain := p.Members()[0].Info().Chain(); chain != nil {
+			t.Errorf("%s without links: %+v", name, chain)
+		}
+	}
+	named := NetworkLink{InterfaceSelector: LinkInterfaces{Interfaces: &[]string{"eth0"}}}
+	p := ClusterBpfApplicationProgram{Type: ApplicationTCX, TCX: &TcxLinks{Links: []TcxLink{{NetworkLink: named}}}}
+	if chain := p.Members()[0].Info().Chain(); chain == nil || chain.Priority != 1000 {
+		t.Errorf("tcx with a link: %+v", chain)
+	}
+}

@@ -61,7 +61,7 @@ func (i *TcProgramInfo) ContainerSelector() *ContainerSelector { return i.Contai
 
 // Chain implements ProgramInfo.
 func (i *TcProgramInfo) Chain() *ChainSettings {
-	return &ChainSettings{Priority: i.Priority, ProceedOn: texts(i.ProceedOn)}
+	return i.chain(i.InterfaceSelector, ChainSettings{Priority: i.Priority, ProceedOn: texts(i.ProceedOn)})
 }
 
 // TcProgramSpec is the desired state of TcProgram objects.

@@ -49,7 +49,7 @@ func (i *TcxProgramInfo) ContainerSelector() *ContainerSelector { return i.Conta
 
 // Chain implements ProgramInfo.
 func (i *TcxProgramInfo) Chain() *ChainSettings {
-	return &ChainSettings{Priority: i.Priority}
+	return i.chain(i.InterfaceSelector, ChainSettings{Priority: i.Priority})
 }
 
 // TcxProgramSpec is the desired state of TcxProgram objects.

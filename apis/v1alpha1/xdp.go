@@ -56,7 +56,7 @@ func (i *XdpProgramInfo) ContainerSelector() *ContainerSelector { return i.Conta
 
 // Chain implements ProgramInfo.
 func (i *XdpProgramInfo) Chain() *ChainSettings {
-	return &ChainSettings{Priority: i.Priority, ProceedOn: texts(i.ProceedOn)}
+	return i.chain(i.InterfaceSelector, ChainSettings{Priority: i.Priority, ProceedOn: texts(i.ProceedOn)})
 }
 
 // XdpProgramSpec is the desired state of XdpProgram objects.

@@ -67,9 +67,9 @@ func (r *Result) nodes(f Facts) map[string]bool {
 	maps.DeleteFunc(running, func(_ string, runs bool) bool { return !runs })
 	switch {
 	case len(matching) == 0:
-		r.warn("spec.nodeselector %q matches none of the %d nodes: to see their labels, run kubectl get nodes --show-labels", selector, len(f.Nodes))
+		r.warn("%s %q matches none of the %d nodes: to see their labels, run kubectl get nodes --show-labels", userobject.Field(r.Object, "nodeselector"), selector, len(f.Nodes))
 	case len(running) == 0:
-		r.warn("spec.nodeselector matches only nodes without an agent: %s", some(matching))
+		r.warn("%s matches only nodes without an agent: %s", userobject.Field(r.Object, "nodeselector"), some(matching))
 	}
 	return running
 }
@@ -125,9 +125,9 @@ func (r *Result) functions(objects []object.Object) {
 			switch function, there := have[name]; {
 			case !there:
 				names := slices.Sorted(maps.Keys(have))
-				r.failOnce("%s.bpffunctionname: the bytecode has no function %s; its functions are %s%s", r.field(i), name, some(names), nearest.Question(name, slices.Values(names)))
+				r.failOnce("%s: the bytecode has no function %s; its functions are %s%s", userobject.ProgramField(r.Object, i, "bpffunctionname"), name, some(names), nearest.Question(name, slices.Values(names)))
 			case function.Unsupported != "":
-				r.failOnce("%s.bpffunctionname: function %s can't be loaded: %s", r.field(i), name, function.Unsupported)
+				r.failOnce("%s: function %s can't be loaded: %s", userobject.ProgramField(r.Object, i, "bpffunctionname"), name, function.Unsupported)
 			}
 		}
 		r.globals(o)
@@ -142,13 +142,13 @@ func (r *Result) globals(o object.Object) {
 	for _, v := range o.Globals {
 		variables[v.Name] = v
 	}
-	data := r.Object.GetAppCommon().GlobalData
+	data, field := r.Object.GetAppCommon().GlobalData, userobject.Field(r.Object, "globaldata")
 	for _, name := range slices.Sorted(maps.Keys(data)) {
 		switch v, there := variables[name]; {
 		case !there:
-			r.failOnce("spec.globaldata: the bytecode has no global variable %s%s", name, nearest.Question(name, maps.Keys(variables)))
+			r.failOnce("%s: the bytecode has no global variable %s%s", field, name, nearest.Question(name, maps.Keys(variables)))
 		case len(data[name]) != int(v.Size):
-			r.failOnce("spec.globaldata.%s has %d bytes, and the variable %d", name, len(data[name]), v.Size)
+			r.failOnce("%s.%s has %d bytes, and the variable %d", field, name, len(data[name]), v.Size)
 		}
 	}
 }

@@ -130,63 +130,56 @@ func integers(o *unstructured.Unstructured) (map[string]any, error) {
 func (r *Result) refused(o v1alpha1.UserObject) {
 	common := o.GetAppCommon()
 	if _, err := metav1.LabelSelectorAsSelector(&common.NodeSelector); err != nil {
-		r.fail("spec.nodeselector: %v", err)
+		r.fail("%s: %v", userobject.Field(o, "nodeselector"), err)
 	}
 	switch image := common.ByteCode.Image; {
 	case image != nil:
 		if _, err := reader.ParseReference(image.Url); err != nil {
-			r.fail("spec.bytecode.image.url %q: %v", image.Url, err)
+			r.fail("%s %q: %v", userobject.Field(o, "bytecode.image.url"), image.Url, err)
 		}
 	case common.ByteCode.Path == nil || *common.ByteCode.Path == "":
-		r.fail("spec.bytecode has neither an image nor a path")
+		r.fail("%s has neither an image nor a path", userobject.Field(o, "bytecode"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(common.GlobalData)) {
 		if common.GlobalData[name] == nil {
-			r.fail("spec.globaldata.%s is neither base64 nor a list of bytes", name)
+			r.fail("%s.%s is neither base64 nor a list of bytes", userobject.Field(o, "globaldata"), name)
 		}
 	}
 	for i, p := range userobject.Programs(o) {
-		r.refusedProgram(p, r.field(i))
+		r.refusedProgram(p, func(field string) string { return userobject.ProgramField(o, i, field) })
 	}
 }
 
-// field returns the path of the i-th program's fields.
-func (r *Result) field(i int) string {
-	if strings.HasSuffix(r.Kind, "Application") {
-		return fmt.Sprintf("spec.programs[%d]", i)
-	}
-	return "spec"
-}
-
-func (r *Result) refusedProgram(p userobject.Program, at string) {
+// refusedProgram adds what is wrong with a program. at returns the path of one of its fields.
+func (r *Result) refusedProgram(p userobject.Program, at func(field string) string) {
 	info := p.Info()
 	if info == nil {
-		r.fail("%s has no type, or no configuration for its type %q", at, p.Type)
+		r.fail("%s is missing, or there is no configuration for the type %q", at("type"), p.Type)
 		return
 	}
 	if info.Common().BpfFunctionName == "" {
-		r.fail("%s.bpffunctionname is empty", at)
+		r.fail("%s is empty", at("bpffunctionname"))
 	}
 	hooks := info.NamedHooks()
 	if hooks.Target != nil && *hooks.Target == "" {
-		r.fail("%s.target is empty", at)
+		r.fail("%s is empty", at("target"))
 	}
 	if hooks.Function != nil && hooks.Function.Name == "" {
-		r.fail("%s.func_name is empty", at)
+		r.fail("%s is empty", at("func_name"))
 	}
 	if _, err := metav1.LabelSelectorAsSelector(&info.Common().MapOwnerSelector); err != nil {
-		r.fail("%s.mapownerselector: %v", at, err)
+		r.fail("%s: %v", at("mapownerselector"), err)
 	}
 	if c := info.ContainerSelector(); c != nil {
 		if _, err := metav1.LabelSelectorAsSelector(&c.Pods); err != nil {
-			r.fail("%s.containers.pods: %v", at, err)
+			r.fail("%s: %v", at("containers.pods"), err)
 		}
 	}
 	r.refusedPatterns(info, at)
 }
 
 // refusedPatterns adds the regular expressions of interfaces that can't be compiled.
-func (r *Result) refusedPatterns(info v1alpha1.ProgramInfo, at string) {
+func (r *Result) refusedPatterns(info v1alpha1.ProgramInfo, at func(field string) string) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(info)
 	if err != nil {
 		return
@@ -200,7 +193,7 @@ func (r *Result) refusedPatterns(info v1alpha1.ProgramInfo, at string) {
 				continue
 			}
 			if _, err := regexp.Compile(entry[1 : len(entry)-1]); err != nil {
-				r.fail("%s.interfaceselector.interfacesdiscoveryconfig.%s: %v", at, field, err)
+				r.failOnce("%s: %v", at("interfaceselector.interfacesdiscoveryconfig."+field), err)
 			}
 		}
 	}

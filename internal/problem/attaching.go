@@ -178,12 +178,12 @@ var attaching = []Row{
 	},
 	{
 		Reason:   DiscoveryInvalid,
-		Messages: []string{"interfacesdiscoveryconfig.…: "},
+		Messages: []string{"pattern of allowed interfaces …: ", "pattern of excluded interfaces …: "},
 		ToDo:     "correct the regular expression between the slashes, or write a name without slashes",
 	},
 	{
 		Reason:   DiscoveryTruncated,
-		Messages: []string{"interfacesdiscoveryconfig selects … interfaces: attached to the first … by name"},
+		Messages: []string{"the discovery selects … interfaces: attached to the first … by name"},
 		ToDo:     "allow fewer interfaces, or exclude some",
 	},
 	{

@@ -633,7 +633,7 @@ func objectOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func
 }
 
 // linkedOf returns a ClusterBpfApplication. Its programs have as many links as the schema admits, but at most two, with
-// those of the fields that their types have.
+// those of the fields that their types have. A program that isn't to be attached has none.
 func linkedOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func() map[string]any, members []v1alpha1.EBPFProgType) v1alpha1.UserObject {
 	t.Helper()
 	programs := []map[string]any{{"name": "nowhere", "type": "TracePoint", "tracepoint": map[string]any{}}} // one is required
@@ -644,6 +644,9 @@ func linkedOf(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject], fields func
 		links := []any{linkOf(fields()), linkOf(fields())}
 		if member == "Fentry" || member == "Fexit" {
 			links = []any{map[string]any{"mode": "Attach"}} // the schema admits one
+		}
+		if fields()["attach"] == false {
+			links = nil
 		}
 		programs = append(programs, map[string]any{
 			"name": "pass", "type": cmp.Or(linkedTypes[member], string(member)),

@@ -223,7 +223,7 @@ func TestDiscoveredInterfaces(t *testing.T) {
 	})
 	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0", "veth2")
 	n.change(o, func() { o.Spec.InterfaceSelector.InterfacesDiscoveryConfig.AllowedInterfaces = []string{"/[/"} })
-	n.says("discovered", v1alpha1.BpfProgCondNotLoaded, "interfacesdiscoveryconfig.allowedinterfaces: /[/")
+	n.says("discovered", v1alpha1.BpfProgCondNotLoaded, "pattern of allowed interfaces /[/")
 	if again := n.attached(o, v1alpha1.BpfProgCondNotLoaded, "eth0", "veth2"); again != id {
 		t.Errorf("program %d became %d", id, again)
 	}
