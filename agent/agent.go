@@ -78,6 +78,8 @@ type Node struct {
 	// of them.
 	Containers    func(context.Context, []corev1.Pod) ([]program.Container, error)
 	PodInterfaces func([]program.Container)
+	// CheckProcess returns an error unless a process is still the one of its container or sandbox. It can be nil.
+	CheckProcess func(program.Process) error
 	// WatchContainers calls changed after the sandboxes or containers of a pod have changed: see [controller.Options].
 	WatchContainers func(ctx context.Context, changed func(namespace string, labels map[string]string), failed func(error))
 	// PinsDir is the directory with maps that bytecode pins by name, and KernelTypes the one with the kernel's types. They are
@@ -110,6 +112,7 @@ func New(config *rest.Config, o Options, node Node, log logr.Logger) (*Agent, er
 		return nil, err
 	}
 	inventory := daemon.NewInventory(node.Daemon, node.DaemonRoot)
+	inventory.Check = node.CheckProcess
 	if err := inventory.RecordFormer(filepath.Join(o.BytecodeDir, changesDir, "former-daemon"), node.Proc); err != nil {
 		return nil, err
 	}

@@ -62,6 +62,10 @@ type Losses struct{ Programs, Links int }
 // call, because the daemon serves one call at a time, and shouldn't be asked for
 // known information. Calls run one at a time.
 type Inventory struct {
+	// Check returns an error unless a process that an attach point refers to is still the one of its container or sandbox. It
+	// can be nil.
+	Check func(program.Process) error
+
 	rpc  gobpfman.BpfmanClient
 	root string
 	lane *lane
@@ -279,7 +283,7 @@ func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachP
 		if err := i.succeed(ctx, id, point.Info); err != nil {
 			return nil, err
 		}
-		return d.attach(ctx, i.rpc, &gobpfman.AttachRequest{Id: id, Attach: point.Info})
+		return i.attach(ctx, d, id, point)
 	}, func(r *gobpfman.AttachResponse) {
 		if p, ok := i.programs[id]; ok {
 			p.Links[r.GetLinkId()] = Link{Point: point.Name, Digest: point.Digest}

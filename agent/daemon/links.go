@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/agent/program"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -176,4 +177,36 @@ func (p *seenProgram) change(err error, succeeded func()) {
 		return
 	}
 	succeeded()
+}
+
+// attach attaches a program, unless the process that the attach point refers to has ended. If it has ended when the daemon
+// has attached, the daemon may have used another process that got its PID.
+func (i *Inventory) attach(ctx context.Context, d dialect, id uint32, point program.AttachPoint) (*gobpfman.AttachResponse, error) {
+	if err := i.check(point.Process); err != nil {
+		return nil, err
+	}
+	attached, err := d.attach(ctx, i.rpc, &gobpfman.AttachRequest{Id: id, Attach: point.Info})
+	if err != nil {
+		return nil, err
+	}
+	ended := i.check(point.Process)
+	if ended == nil {
+		return attached, nil
+	}
+	if err := i.detach(ctx, d, attached.GetLinkId()); err != nil {
+		// This code has the daemon's links listed. Those of no attach point are detached.
+		return nil, status.Errorf(codes.Unknown, "%s; detach link %d: %v", status.Convert(ended).Message(), attached.GetLinkId(), err)
+	}
+	return nil, ended
+}
+
+// check returns the status of a refusal if a process has ended.
+func (i *Inventory) check(process *program.Process) error {
+	if process == nil || i.Check == nil {
+		return nil
+	}
+	if err := i.Check(*process); err != nil {
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/utils/lru"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -68,53 +67,33 @@ func (p *PodInterfaces) Set(containers []program.Container) {
 	}
 }
 
-// errNoProcess means that no process of the pod is running.
-var errNoProcess = errors.New("no process")
-
 // read uses the process of the sandbox if the path of the network namespace
 // contains its PID. Otherwise, it uses the container's process.
 func (p *PodInterfaces) read(c program.Container) ([]string, error) {
-	if _, err := os.Stat(filepath.Join(p.proc, "1")); err != nil {
-		return nil, fmt.Errorf("interfaces of pod %s/%s: the host's processes aren't visible (hidepid?): %w", c.Namespace, c.Pod, err)
+	if err := visible(p.proc); err != nil {
+		return nil, fmt.Errorf("interfaces of pod %s/%s: %w", c.Namespace, c.Pod, err)
 	}
-	if holder, ok := strings.CutPrefix(c.NetNS, "/proc/"); ok {
-		pid, _, _ := strings.Cut(holder, "/")
-		if names, err := p.of(pid, c.Sandbox); !errors.Is(err, errNoProcess) {
+	if holder := c.Holder(); holder != nil {
+		if names, err := p.of(*holder); !errors.Is(err, errNoProcess) {
 			return names, err
 		}
 	}
 	if c.PID == 0 {
 		return nil, errNoProcess
 	}
-	return p.of(strconv.Itoa(c.PID), c.ID)
+	return p.of(program.Process{PID: c.PID, Of: c.ID})
 }
 
-// of returns the interfaces in a process's network namespace. The name of its
-// cgroup must contain this ID of a container or sandbox, because the kernel can
-// reuse the PID of a process that has ended.
-func (p *PodInterfaces) of(pid, id string) ([]string, error) {
-	dir := filepath.Join(p.proc, pid)
-	table, err := os.ReadFile(filepath.Join(dir, "net", "dev"))
+// of returns the interfaces in a process's network namespace.
+func (p *PodInterfaces) of(process program.Process) ([]string, error) {
+	table, err := os.ReadFile(filepath.Join(p.proc, strconv.Itoa(process.PID), "net", "dev"))
 	if err != nil {
 		return nil, gone(err)
 	}
-	groups, err := os.ReadFile(filepath.Join(dir, "cgroup"))
-	if err != nil {
-		return nil, gone(err)
-	}
-	if !strings.Contains(string(groups), id) {
-		return nil, errNoProcess
+	if err := isThere(p.proc, process); err != nil {
+		return nil, err
 	}
 	return interfacesIn(string(table)), nil
-}
-
-// gone returns errNoProcess for the errors of files in /proc after a process has
-// ended.
-func gone(err error) error {
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
-		return errNoProcess
-	}
-	return fmt.Errorf("interfaces of a pod: %w", err)
 }
 
 // interfacesIn returns the names in /proc/net/dev (proc_pid_net(5)). After two

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -192,6 +193,17 @@ func (c Container) netns() string {
 		path = "/run/" + path
 	}
 	return "/host/proc/1/root" + path
+}
+
+// Holder returns the process of the sandbox if the path of the network namespace contains its PID, or nil.
+func (c Container) Holder() *Process {
+	of, isProcess := strings.CutPrefix(c.NetNS, "/proc/")
+	number, _, _ := strings.Cut(of, "/")
+	pid, err := strconv.Atoi(number)
+	if !isProcess || err != nil {
+		return nil
+	}
+	return &Process{PID: pid, Of: c.Sandbox}
 }
 
 // primaryInterface returns the name of the interface with the first of the node's

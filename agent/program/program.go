@@ -111,6 +111,8 @@ type AttachPoint struct {
 	// Discovered means that the attach point was found on the node, and not named
 	// by the user. It can disappear again.
 	Discovered bool
+	// Process is the process that Info refers to, or nil if it refers to none.
+	Process *Process
 	// Lack is the reason why the program can't be attached now: a policy, or an
 	// AbsentError.
 	Lack error
@@ -120,6 +122,14 @@ type AttachPoint struct {
 	// the BpfProgram's status. Avoid changes of the algorithm between versions of
 	// the agent, because they attach all links again.
 	Digest string
+}
+
+// Process is a process of a container or a sandbox.
+type Process struct {
+	PID int
+	// Of is the ID of the container or the sandbox, which the name of the process's cgroup contains. When the process has
+	// ended, the kernel can give its PID to a process of another pod, or of the node.
+	Of string
 }
 
 // HookOf returns the hook for policies that a program is attached to, as the daemon gets it. It is

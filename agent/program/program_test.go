@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/policy"
@@ -172,6 +173,33 @@ var node = Node{
 
 func app(label string) metav1.LabelSelector {
 	return metav1.LabelSelector{MatchLabels: map[string]string{"app": label}}
+}
+
+// What the daemon finds by a PID has the process that the container runtime named.
+func TestProcessesOfAttachPoints(t *testing.T) {
+	n := node
+	n.UprobeNamespaces = []string{"*"}
+	interfaces := v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0"}}
+	for name, c := range map[string]struct {
+		spec Spec
+		want []Process
+	}{
+		"on interfaces in pods":    {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces, Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}, false), []Process{{10, "s1"}, {}}},
+		"on interfaces of a node":  {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces}, false), []Process{{}}},
+		"in containers":            {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}, false), []Process{{11, "c1"}, {12, "c2"}, {21, "c3"}}},
+		"in a file of the node":    {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web"}, false), []Process{{}}},
+		"on the network of a node": {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces, Containers: &v1alpha1.ContainerSelector{Pods: app("net")}}, false), []Process{{}}},
+	} {
+		points, err := c.spec.AttachPoints(n)
+		if err != nil || len(points) != len(c.want) {
+			t.Fatalf("%s: %v, %v", name, points, err)
+		}
+		for i, p := range points {
+			if got := ptr.Deref(p.Process, Process{}); got != c.want[i] {
+				t.Errorf("%s, %s: %v, want %v", name, p.Name, got, c.want[i])
+			}
+		}
+	}
 }
 
 // What isn't attached in a container, and stays for the cluster-scoped kind.

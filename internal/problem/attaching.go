@@ -30,6 +30,7 @@ const (
 	DiscoveryInvalid       Reason = "DiscoveryInvalid"
 	DiscoveryTruncated     Reason = "DiscoveryTruncated"
 	ProcHidden             Reason = "ProcHidden"
+	ProcessEnded           Reason = "ProcessEnded"
 	NoContainerRuntime     Reason = "NoContainerRuntime"
 	ContainerRuntimeFails  Reason = "ContainerRuntimeFails"
 	LinksUnknown           Reason = "LinksUnknown"
@@ -188,7 +189,7 @@ var attaching = []Row{
 	},
 	{
 		Reason:   ProcHidden,
-		Messages: []string{"the host's processes aren't visible (hidepid?)", "interfaces of a pod:"},
+		Messages: []string{"the host's processes aren't visible (hidepid?)", "interfaces of a pod:", "read a process of a pod:"},
 		ToDo:     "the node's `/proc` is mounted with `hidepid`: list the pods' interfaces by name, or mount `/proc` without this option",
 	},
 	{
@@ -208,6 +209,11 @@ var attaching = []Row{
 			"doesn't report which namespaces the pod uses",
 		},
 		ToDo: "the container runtime doesn't answer the agent: find the cause in its log on the node. The agent retries",
+	},
+	{
+		Reason:   ProcessEnded,
+		Messages: []string{"of the container or sandbox … has ended"},
+		ToDo:     "nothing: the pod is being restarted or deleted. The agent retries with its next process",
 	},
 	{
 		Reason:   LinksUnknown,

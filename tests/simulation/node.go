@@ -136,6 +136,7 @@ func (n *Node) runAgent(p *process) error {
 		Proc: n.proc(), Uptime: n.uptime, Kernel: kernel,
 		Interfaces: n.Interfaces, WatchInterfaces: n.watchInterfaces,
 		Containers: node.NewRuntime(n.Runtime.dial).Containers, PodInterfaces: node.NewPodInterfaces(n.proc()).Set,
+		CheckProcess: node.CheckProcesses(n.proc()),
 		Read: p.read,
 	}, n.world.log.WithName(n.Name))
 	if err != nil {

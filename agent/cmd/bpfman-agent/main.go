@@ -202,6 +202,7 @@ func thisNode(o options, conn *grpc.ClientConn) (agent.Node, error) {
 		Containers:      containers.Containers,
 		WatchContainers: containers.Watch,
 		PodInterfaces:   node.NewPodInterfaces(o.hostProc).Set,
+		CheckProcess:    node.CheckProcesses(o.hostProc),
 		PinsDir:         pins.Dir,
 		KernelTypes:     "/sys/kernel/btf",
 		Read:            process.Read,
