@@ -417,6 +417,50 @@ func TestOldMapDefinitions(t *testing.T) {
 	}
 }
 
+// Where the daemon's loader pins a map that is defined in the older form. It takes what a definition lacks as 0, and has no
+// other numbers than 0 and 1.
+func TestOldMapsThatArePinned(t *testing.T) {
+	for _, c := range []struct {
+		size   int
+		number []byte
+		pinned bool
+		writes []byte
+	}{
+		{20, nil, false, nil},
+		{24, nil, false, nil},
+		{28, []byte{0, 0, 0, 0}, false, []byte{0, 0, 0, 0}},
+		{28, []byte{1, 0, 0, 0}, true, []byte{1, 0, 0, 0}},
+		{36, []byte{1, 0, 0, 0}, true, []byte{1, 0, 0, 0}},
+		{25, []byte{1}, true, []byte{1}},
+		{28, []byte{2, 0, 0, 0}, false, []byte{0, 0, 0, 0}}, // iproute2's PIN_GLOBAL_NS
+		{28, []byte{1, 1, 0, 0}, false, []byte{0, 0, 0, 0}},
+		{27, []byte{1, 0, 9}, false, []byte{0, 0, 0}},
+	} {
+		content, _ := binary.Append(nil, binary.LittleEndian, []uint32{uint32(ebpf.Array), 4, 4, 1, 0, 7})
+		content = append(content, c.number...)
+		content = append(content, make([]byte, max(0, c.size-len(content)))...)[:c.size]
+		o := object([]symbol{
+			functionSymbol("f", 3, 0, 1), {elf.Sym64{Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_OBJECT), Shndx: 4, Size: uint64(c.size)}, "m"},
+		}, code("kprobe", nil, exit...), written{name: "maps", kind: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, content: content})
+		read, err := Read(o)
+		if err != nil || len(read.Maps) != 1 || read.Maps[0].PinnedByName != c.pinned {
+			t.Errorf("%v of %d bytes: %+v, %v", c.number, c.size, read, err)
+		}
+		adapted, err := Adapt(o, &Kernel{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := elf.NewFile(bytes.NewReader(adapted.Content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		written, err := f.Section("maps").Data()
+		if err != nil || len(written) != c.size || !bytes.Equal(written[min(24, c.size):min(28, c.size)], c.writes) {
+			t.Errorf("%v of %d bytes: %v, %v, want %v", c.number, c.size, written, err, c.writes)
+		}
+	}
+}
+
 func TestTypesFit(t *testing.T) {
 	number, choice, text := &btf.Int{Size: 4}, &btf.Enum{Size: 4}, &btf.Struct{Size: 8}
 	for name, c := range map[string]struct {

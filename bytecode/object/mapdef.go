@@ -65,6 +65,10 @@ func (d *definition) fit() string {
 		d.valueSize = cmp.Or(d.valueSize, frame*deepestStack)
 	default:
 	}
+	if d.in == nil && d.pinning != uint32(ebpf.PinByName) {
+		// Other numbers are iproute2's. The daemon's loader doesn't check that it knows the number in the older form.
+		d.pinning = uint32(ebpf.PinNone)
+	}
 	if !d.typesFit() || unprintable(d.key, d.value) {
 		d.untype()
 	}
@@ -266,16 +270,40 @@ func definedIn(t *btf.Struct) definition {
 	return d
 }
 
-// legacySize is the size of the part of struct bpf_map_def that all its versions have, in bytes.
-const legacySize = 20
+// legacySize is the size of the part of struct bpf_map_def that all its versions have, in bytes. In the version of iproute2
+// and of the daemon's loader, an id follows, and then how the map is pinned. Where a definition ends before that, the loader
+// takes the rest as 0.
+const (
+	legacySize = 20
+	legacyPin  = 24
+	loaderSize = 28
+)
 
 func (a *adaption) definedInBytes(s *section, y symbol) definition {
 	content, ok := within(s.data, y.Value, y.Size)
 	if !ok || y.Size < legacySize {
 		return definition{undefined: true}
 	}
-	number := func(n int) uint32 { return a.order.Uint32(content[4*n:]) }
-	return definition{kind: ebpf.MapType(number(0)), keySize: number(1), valueSize: number(2), entries: number(3), flags: number(4)}
+	whole := make([]byte, loaderSize)
+	copy(whole, content)
+	number := func(n int) uint32 { return a.order.Uint32(whole[4*n:]) }
+	return definition{
+		kind: ebpf.MapType(number(0)), keySize: number(1), valueSize: number(2), entries: number(3), flags: number(4),
+		pinning: number(legacyPin / 4),
+	}
+}
+
+// defineInBytes writes a definition to where definedInBytes has read it.
+func (a *adaption) defineInBytes(d definition, y symbol) {
+	content, _ := within(a.sections[y.Shndx].data, y.Value, y.Size) // it was read from there
+	for n, number := range []uint32{uint32(d.kind), d.keySize, d.valueSize, d.entries} {
+		a.order.PutUint32(content[4*n:], number)
+	}
+	if len(content) > legacyPin {
+		pinning := make([]byte, loaderSize-legacyPin)
+		a.order.PutUint32(pinning, d.pinning)
+		copy(content[legacyPin:], pinning)
+	}
 }
 
 // refuseMaps marks the programs that use maps which the daemon can't create. It returns the symbols of these maps with the
@@ -316,10 +344,7 @@ func (a *adaption) fitMaps() error {
 	for n, d := range fitting {
 		y := a.symbols[n]
 		if d.in == nil {
-			content, _ := within(a.sections[y.Shndx].data, y.Value, legacySize) // it was read from there
-			for n, number := range []uint32{uint32(d.kind), d.keySize, d.valueSize, d.entries} {
-				a.order.PutUint32(content[4*n:], number)
-			}
+			a.defineInBytes(d, y)
 			continue
 		}
 		number, err := a.types.TypeID(d.in)

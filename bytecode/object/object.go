@@ -187,7 +187,7 @@ func (f *file) readable() ([]byte, error) {
 // decide on, also include those that the daemon's loader finds.
 func (o *Object) declared(f *file, stripped, readable []byte) (err error) {
 	defer malformed(&err)
-	types, err := f.mapTypes(stripped)
+	types, pinned, err := f.daemonsMaps(stripped)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (o *Object) declared(f *file, stripped, readable []byte) (err error) {
 		}
 		// The compiler's data sections are also maps.
 		if !strings.HasPrefix(name, ".") {
-			o.Maps = append(o.Maps, Map{name, mapType(m.Type), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName, len(m.Contents) > 0, unprintable(m.Key, m.Value)})
+			o.Maps = append(o.Maps, Map{name, mapType(m.Type), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName || pinned[name], len(m.Contents) > 0, unprintable(m.Key, m.Value)})
 		}
 		if plain.Truncate(name, maxName) != name {
 			return fmt.Errorf("the name of its map %s has more than %d bytes, or isn't printable", plain.Quote(name), maxName)
@@ -219,19 +219,21 @@ func (o *Object) declared(f *file, stripped, readable []byte) (err error) {
 	return nil
 }
 
-// mapTypes returns the types of the maps that the daemon's loader creates.
-func (f *file) mapTypes(stripped []byte) (map[string]bool, error) {
-	a, types := &adaption{file: f}, map[string]bool{}
+// daemonsMaps returns the types of the maps that the daemon's loader creates, and the names of those that it pins by name.
+func (f *file) daemonsMaps(stripped []byte) (types, pinned map[string]bool, err error) {
+	a := &adaption{file: f}
 	if err := a.readTypes(stripped); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defined, err := a.definitions()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	types, pinned = map[string]bool{}, map[string]bool{}
 	for _, d := range defined {
 		if !d.undefined {
 			types[mapType(d.kind)] = true
+			pinned[d.name] = pinned[d.name] || d.pinning == uint32(ebpf.PinByName)
 		}
 	}
 	for i := range f.sections {
@@ -239,7 +241,7 @@ func (f *file) mapTypes(stripped []byte) (map[string]bool, error) {
 			types[mapType(ebpf.Array)] = true
 		}
 	}
-	return types, nil
+	return types, pinned, nil
 }
 
 // malformed, when deferred, returns a panic as an error. Parsers that are libraries can panic on malicious input.

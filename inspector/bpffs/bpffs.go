@@ -8,6 +8,7 @@ package bpffs
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -106,7 +107,7 @@ func status(fd int) (is file, mode uint16, err error) {
 func (p *Pins) Scan(namespaces []process.Namespace) error {
 	walk := walk{pins: p, known: map[file]kernel.Described{}, leftOfPods: maxFiles}
 	p.All, p.directories = nil, nil
-	seen := map[string]bool{}
+	seen, hidden := map[string]bool{}, map[string]*hiddenError{}
 	var failures []error
 	for i, namespace := range namespaces {
 		mounts, err := process.Mounts(p.proc, namespace.PID, "bpf")
@@ -124,7 +125,12 @@ func (p *Pins) Scan(namespaces []process.Namespace) error {
 				continue
 			}
 			ofPod := i > 0 || kubelet.PodOf(mount.Mountpoint) != ""
-			if err := walk.mount(namespace, mount, ofPod); err != nil {
+			err := walk.mount(namespace, mount, ofPod)
+			if covered := (*hiddenError)(nil); errors.As(err, &covered) {
+				hidden[device+mount.Root] = covered // another mount namespace can show it
+				continue
+			}
+			if err != nil {
 				if !ended(err) {
 					failures = append(failures, err)
 				}
@@ -133,9 +139,35 @@ func (p *Pins) Scan(namespaces []process.Namespace) error {
 			seen[device+mount.Root] = true
 		}
 	}
+	maps.DeleteFunc(hidden, func(mount string, by *hiddenError) bool { return seen[mount] || by.kind == "bpf" })
+	failures = append(failures, unread(hidden)...)
 	p.known = walk.known
 	slices.SortFunc(p.All, func(a, b Pin) int { return strings.Compare(a.Path, b.Path) })
 	return errors.Join(failures...)
+}
+
+// hiddenError means that the path of a BPF file system's mount leads to another file system, which is mounted over it or over
+// a directory above, or which would have to be asked for it.
+type hiddenError struct{ path, kind string }
+
+func (e *hiddenError) Error() string {
+	return fmt.Sprintf("%s: not read, because a file system of type %s is in the way", e.path, e.kind)
+}
+
+// maxHidden is the maximum number of mounts that are named. Containers can have any number.
+const maxHidden = 3
+
+// unread returns errors about mounts that were found in no mount namespace.
+func unread(hidden map[string]*hiddenError) []error {
+	all := slices.SortedFunc(maps.Values(hidden), func(a, b *hiddenError) int { return strings.Compare(a.path, b.path) })
+	var failures []error
+	for _, mount := range all[:min(len(all), maxHidden)] {
+		failures = append(failures, mount)
+	}
+	if more := len(all) - len(failures); more > 0 {
+		failures = append(failures, fmt.Errorf("and %d more such mounts", more))
+	}
+	return failures
 }
 
 // ended reports whether an error means that the process has ended, or that its mount was
@@ -188,14 +220,19 @@ func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod b
 	defer func() { _ = in.Close() }()
 	found, err := in.Cached(mount.Mountpoint)
 	if served := (*containerfs.ServedError)(nil); errors.As(err, &served) {
-		return nil // something was mounted in its way
+		return &hiddenError{mount.Mountpoint, served.Type}
 	}
 	if err != nil {
 		return fmt.Errorf("process %d: open %s: %w", namespace.PID, mount.Mountpoint, err)
 	}
 	defer unix.Close(found)
-	if kind, err := in.Type(found); err != nil || kind != "bpf" {
-		return nil // something else was mounted in its place
+	kind, err := in.Type(found)
+	if err != nil {
+		return nil //nolint:nilerr // its mount was removed
+	}
+	// Another BPF file system can be mounted over it, too.
+	if is, _, err := status(found); err != nil || kind != "bpf" || is.device != unix.Mkdev(uint32(mount.Major), uint32(mount.Minor)) {
+		return &hiddenError{mount.Mountpoint, kind}
 	}
 	dir, err := unix.Open("/proc/thread-self/fd/"+strconv.Itoa(found), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

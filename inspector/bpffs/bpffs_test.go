@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bpfman/bpfman-operator/inspector/process"
 	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
 )
@@ -107,8 +109,13 @@ func TestVolumeInAServedFileSystem(t *testing.T) {
 	}
 	go func() { pins.Changed(); done <- nil }()
 	await("the look for changes")
-	go func() { done <- pins.Scan(own) }()
+	scanned := make(chan error, 1)
+	go func() { scanned <- pins.Scan(own); done <- nil }()
 	await("the scan")
+	want := fmt.Sprintf("%s: not read, because a file system of type fuse is in the way\n%s: not read, because a file system of type fuse is in the way", behind, over)
+	if err := <-scanned; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
 	if below(pins, quiet) != 1 || below(pins, within) != 1 || below(pins, behind)+below(pins, over) > 0 {
 		t.Errorf("the pins are %+v", pins.All)
 	}
@@ -116,6 +123,34 @@ func TestVolumeInAServedFileSystem(t *testing.T) {
 		if len(operations) > 0 {
 			t.Errorf("a server was asked: operation %d", <-operations)
 		}
+	}
+}
+
+// A mount that another one covers isn't read in its place, and is said to be unread, unless it is only covered by one of the
+// same type, as when /sys/fs/bpf is mounted twice.
+func TestCoveredMounts(t *testing.T) {
+	root := sandbox.Root(t)
+	twice := volume(t, root, "11111111")
+	sandbox.MountBPFFS(t, twice)
+	sandbox.PinMaps(t, twice, "above")
+	own := []process.Namespace{{PID: os.Getpid()}}
+	pins := NewPins("/proc")
+	if err := pins.Scan(own); err != nil || len(pins.All) != 1 || below(pins, twice) != 1 {
+		t.Errorf("%+v, %v", pins.All, err)
+	}
+	var want []string
+	for n := range maxHidden + 2 {
+		mount := volume(t, root, fmt.Sprint("2222222", n))
+		if err := unix.Mount("none", filepath.Join(root, fmt.Sprint("pods/2222222", n)), "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		if n < maxHidden {
+			want = append(want, mount+": not read, because a file system of type tmpfs is in the way")
+		}
+	}
+	want = append(want, "and 2 more such mounts")
+	if err := pins.Scan(own); err == nil || err.Error() != strings.Join(want, "\n") || len(pins.All) != 1 {
+		t.Errorf("%+v, %v\nwant %s", pins.All, err, strings.Join(want, "\n"))
 	}
 }
 

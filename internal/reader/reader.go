@@ -32,7 +32,7 @@ const (
 
 // Format is the number of the form in which the process writes objects for the daemon. When a new version of bpfman
 // adapts objects differently, it has another number, and nodes adapt the objects in their stores again.
-const Format = 4
+const Format = 5
 
 // MaxRequest and MaxAnswer are the maximum sizes of a Request and an Answer, in bytes.
 // MaxObject is the maximum size of an eBPF object, before and after its debug sections

@@ -50,10 +50,11 @@ func Serve(ctx context.Context, address string, handler http.Handler, certified 
 	return nil
 }
 
-// Server returns a server that ends connections of clients that are slow, or don't do anything.
+// Server returns a server that ends connections of clients that are slow, or don't do anything, and those that are too many.
 func Server(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		ConnState: (&connections{most: maxConnections}).changed,
 	}
 }
 
