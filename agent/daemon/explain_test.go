@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/internal/uprobe"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -38,6 +39,7 @@ func TestReasonsOfTheHelper(t *testing.T) {
 	inContainer := &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{UprobeAttachInfo: &gobpfman.UprobeAttachInfo{ContainerPid: new(int32(7))}}}
 	onNode := &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{UprobeAttachInfo: &gobpfman.UprobeAttachInfo{}}}
 	const daemons = "Unable to attach uprobe in container with pid 7"
+	of := &program.Process{PID: 7, Of: "c1", Namespace: "acme"}
 	for name, c := range map[string]struct {
 		reason string
 		code   codes.Code
@@ -52,9 +54,12 @@ func TestReasonsOfTheHelper(t *testing.T) {
 		if err := uprobe.Leave(dir, errors.New("an earlier reason")); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Explained(failing{code: c.code, dir: dir, reason: c.reason}, dir).Attach(t.Context(), &gobpfman.AttachRequest{Attach: c.attach})
+		_, err := Explained(failing{code: c.code, dir: dir, reason: c.reason}, dir).Attach(withProcess(t.Context(), of), &gobpfman.AttachRequest{Attach: c.attach})
 		if s := status.Convert(err); s.Code() != c.code || s.Message() != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if in := uprobe.Announced(dir); c.attach == inContainer && in != (uprobe.Container{Namespace: "acme", ID: "c1"}) {
+			t.Errorf("%s: the helper is told %v", name, in)
 		}
 	}
 }

@@ -185,7 +185,7 @@ func (i *Inventory) attach(ctx context.Context, d dialect, id uint32, point prog
 	if err := i.check(point.Process); err != nil {
 		return nil, err
 	}
-	attached, err := d.attach(ctx, i.rpc, &gobpfman.AttachRequest{Id: id, Attach: point.Info})
+	attached, err := d.attach(withProcess(ctx, point.Process), i.rpc, &gobpfman.AttachRequest{Id: id, Attach: point.Info})
 	if err != nil {
 		return nil, err
 	}

@@ -203,7 +203,7 @@ func (c Container) Holder() *Process {
 	if !isProcess || err != nil {
 		return nil
 	}
-	return &Process{PID: pid, Of: c.Sandbox}
+	return &Process{PID: pid, Of: c.Sandbox, Namespace: c.Namespace}
 }
 
 // primaryInterface returns the name of the interface with the first of the node's

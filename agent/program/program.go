@@ -130,6 +130,8 @@ type Process struct {
 	// Of is the ID of the container or the sandbox, which the name of the process's cgroup contains. When the process has
 	// ended, the kernel can give its PID to a process of another pod, or of the node.
 	Of string
+	// Namespace is that of the pod.
+	Namespace string
 }
 
 // HookOf returns the hook for policies that a program is attached to, as the daemon gets it. It is

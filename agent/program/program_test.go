@@ -184,9 +184,9 @@ func TestProcessesOfAttachPoints(t *testing.T) {
 		spec Spec
 		want []Process
 	}{
-		"on interfaces in pods":    {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces, Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}, false), []Process{{10, "s1"}, {}}},
+		"on interfaces in pods":    {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces, Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}, false), []Process{{10, "s1", "acme"}, {}}},
 		"on interfaces of a node":  {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces}, false), []Process{{}}},
-		"in containers":            {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}, false), []Process{{11, "c1"}, {12, "c2"}, {21, "c3"}}},
+		"in containers":            {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}, false), []Process{{11, "c1", "acme"}, {12, "c2", "acme"}, {21, "c3", "evil"}}},
 		"in a file of the node":    {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web"}, false), []Process{{}}},
 		"on the network of a node": {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces, Containers: &v1alpha1.ContainerSelector{Pods: app("net")}}, false), []Process{{}}},
 	} {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package uprobe passes the reason why a uprobe can't be attached in a container from bpfman-ns, the daemon's helper, to
-// the agent. The daemon (v0.6.0) writes what the helper prints to its log, and doesn't return it. Both containers mount
-// the directory of the daemon's socket. The daemon serves one call at a time, so there is one reason.
+// Package uprobe passes what the daemon doesn't between the agent and bpfman-ns, the daemon's helper for uprobes in
+// containers: which container the agent means, and the reason why a uprobe can't be attached there. The daemon (v0.6.0)
+// writes what the helper prints to its log, and doesn't return it. Both containers mount the directory of the daemon's
+// socket. The daemon serves one call at a time, so there is one container, and one reason.
 package uprobe
 
 import (
@@ -29,29 +30,38 @@ const maxReason = 1024
 func file(dir string) string { return filepath.Join(dir, "bpfman-ns.error") }
 
 // Clear removes an earlier reason.
-func Clear(dir string) error {
-	if err := os.Remove(file(dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove an earlier reason: %w", err)
+func Clear(dir string) error { return remove(file(dir)) }
+
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove an earlier file: %w", err)
 	}
 	return nil
 }
 
-// Leave writes a reason. It replaces an earlier one, and follows no link, because other containers mount the directory.
+// Leave writes a reason. It replaces an earlier one.
 func Leave(dir string, reason error) error {
-	if err := Clear(dir); err != nil {
+	return write(file(dir), shorten.Middle(reason.Error(), maxReason))
+}
+
+// write replaces a file. It follows no link, because other containers mount the directory.
+func write(path, content string) error {
+	if err := remove(path); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(file(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return fmt.Errorf("write a reason: %w", err)
+		return fmt.Errorf("write for another container: %w", err)
 	}
-	_, err = f.WriteString(shorten.Middle(reason.Error(), maxReason))
+	_, err = f.WriteString(content)
 	return errors.Join(err, f.Close())
 }
 
 // Reason returns the reason of the last attempt on one line, or "" if it succeeded or left none.
-func Reason(dir string) string {
-	f, err := os.OpenFile(file(dir), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func Reason(dir string) string { return read(file(dir)) }
+
+func read(path string) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}

@@ -48,7 +48,7 @@ const memoryLimit = 512 << 20
 
 func main() {
 	if os.Args[0] == workerName {
-		if err := work(os.Args[1:]); err != nil {
+		if err := work(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

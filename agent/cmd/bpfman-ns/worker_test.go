@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/uprobe"
 )
 
 func TestMain(m *testing.M) {
@@ -66,10 +68,11 @@ func TestAbandoned(t *testing.T) {
 // Workers that don't end are counted.
 func TestTooManyAreAbandoned(t *testing.T) {
 	proc := t.TempDir()
-	process := func(pid int, comm, state string) {
+	process := func(pid int, comm, state string, arguments ...string) {
 		dir := filepath.Join(proc, strconv.Itoa(pid))
 		if err := errors.Join(
 			os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "comm"), []byte(comm+"\n"), 0o600),
+			os.WriteFile(filepath.Join(dir, "cmdline"), []byte(strings.Join(arguments, "\x00")+"\x00"), 0o600),
 			os.WriteFile(filepath.Join(dir, "stat"), fmt.Appendf(nil, "%d (%s) %s 1", pid, comm, state), 0o600),
 		); err != nil {
 			t.Fatal(err)
@@ -78,12 +81,48 @@ func TestTooManyAreAbandoned(t *testing.T) {
 	process(1, "bpfman-rpc", "S")
 	process(7, "bpfman-ns", "R")
 	process(8, "bpfman-ns", "Z")
-	process(9, "bpfman-ns", "D")
-	process(10, "bpfman-ns", "D")
-	if count, err := abandoned(proc, 7); count != 2 || err != nil {
-		t.Errorf("%d, %v", count, err)
+	process(9, "bpfman-ns", "D", workerName, "acme/c1", "uprobe", "--target", "x")
+	process(10, "bpfman-ns", "D", workerName, "/", "uprobe")
+	process(11, "bpfman-ns", "D")
+	want := []uprobe.Container{{}, {}, {Namespace: "acme", ID: "c1"}}
+	of, err := abandoned(proc, 7)
+	slices.SortFunc(of, func(a, b uprobe.Container) int { return strings.Compare(a.Namespace, b.Namespace) })
+	if !slices.Equal(of, want) || err != nil {
+		t.Errorf("%v, %v", of, err)
 	}
 	if _, err := abandoned(proc, 99); err == nil || !strings.Contains(err.Error(), "read the name of this process") {
 		t.Errorf("%v", err)
 	}
+}
+
+// A container, and all containers of a tenant, can't take the places of others.
+func TestAbandonedOfATenant(t *testing.T) {
+	tenant := func(n int) uprobe.Container { return uprobe.Container{Namespace: "tenant", ID: fmt.Sprint("c", n)} }
+	var waiting []uprobe.Container
+	attempt := func(in uprobe.Container, want string) {
+		t.Helper()
+		switch err := refuse(in, waiting); {
+		case want != "":
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s with %d: %v, want %q", in, len(waiting), err, want)
+			}
+		case err != nil:
+			t.Errorf("%s with %d: %v", in, len(waiting), err)
+		default:
+			waiting = append(waiting, in)
+		}
+	}
+	for range maxOfContainer {
+		attempt(tenant(1), "")
+	}
+	attempt(tenant(1), "2 earlier attempts still wait for a file system of the container")
+	for n := range maxOfNamespace - maxOfContainer {
+		attempt(tenant(2+n), "")
+	}
+	attempt(tenant(99), "8 earlier attempts still wait for file systems of containers of the namespace")
+	attempt(uprobe.Container{Namespace: "other", ID: "c1"}, "")
+	for n := len(waiting); n < maxAbandoned; n++ {
+		attempt(uprobe.Container{Namespace: fmt.Sprint("ns", n), ID: "c"}, "")
+	}
+	attempt(uprobe.Container{Namespace: "another", ID: "c1"}, "32 earlier attempts still wait for file systems of containers that don't answer")
 }
