@@ -29,8 +29,9 @@ type Programs interface {
 	Find(ctx context.Context, query program.Query, since time.Time) ([]program.Program, error)
 	// Maps returns the wanted maps, or all maps if wanted is empty.
 	Maps(programs []program.Program, wanted []string) ([]maps.Map, error)
-	// Loaded returns the ids of the maps of all loaded programs.
-	Loaded() (map[ebpf.MapID]bool, error)
+	// Loaded returns the ids of the maps of all loaded programs, as they were at the given time or later. The driver doesn't
+	// change the result.
+	Loaded(since time.Time) (map[ebpf.MapID]bool, error)
 }
 
 // Volumes are the volumes mounted on this node.

@@ -343,6 +343,34 @@ func conditionOf(t *testing.T, n *node) (abnormal bool, message string) {
 	return abnormal, message
 }
 
+// The kubelet asks about each volume. As long as a volume shows loaded maps, the kernel isn't asked again for each. A map that
+// was loaded since the last look isn't stale.
+func TestStatsShareALook(t *testing.T) {
+	n, programs, _, _ := newTestNode()
+	publish(t, n, publishRequest())
+	for name, c := range map[string]struct {
+		before, now map[ebpf.MapID]bool
+		looks       int
+		stale       bool
+	}{
+		"loaded":      {map[ebpf.MapID]bool{7: true}, map[ebpf.MapID]bool{7: true}, 1, false},
+		"new":         {map[ebpf.MapID]bool{5: true}, map[ebpf.MapID]bool{7: true}, 2, false},
+		"stale":       {map[ebpf.MapID]bool{5: true}, map[ebpf.MapID]bool{5: true}, 2, true},
+		"none before": {map[ebpf.MapID]bool{}, nil, 2, true},
+	} {
+		programs.before, programs.loaded, programs.looked = c.before, c.now, nil
+		_, condition, err := n.inspect(publishRequest().GetTargetPath())
+		if err != nil || (condition != "") != c.stale || len(programs.looked) != c.looks {
+			t.Errorf("%s: condition %q, %v, looks %v", name, condition, err, programs.looked)
+		}
+		programs.looked = nil
+		counts, err := (&Driver{node: n}).Count()
+		if err != nil || (counts.Stale == 1) != c.stale || len(programs.looked) != c.looks {
+			t.Errorf("%s: %+v, %v, looks %v", name, counts, err, programs.looked)
+		}
+	}
+}
+
 func TestStatsAndCounts(t *testing.T) {
 	n, programs, volumes, _ := newTestNode()
 	d := &Driver{node: n}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -85,11 +86,26 @@ func (n *node) inspect(target string) ([]maps.Pin, string, error) {
 	if err != nil {
 		return nil, "", statusOf(err)
 	}
-	loaded, err := n.Programs.Loaded()
+	loaded, err := n.loadedOf(state.Pins)
 	if err != nil {
 		return nil, "", statusOf(err)
 	}
 	return state.Pins, condition(state.Pins, loaded, n.remarks.about(target)), nil
+}
+
+// loadedReuse is the maximum age of the maps of the loaded programs when a volume has no others.
+const loadedReuse = 10 * time.Second
+
+// loadedOf returns the maps of the loaded programs, for volumes with these pins, which were read before. Maps that are loaded
+// can be a little out of date, and maps that aren't can't.
+func (n *node) loadedOf(pins ...[]maps.Pin) (map[ebpf.MapID]bool, error) {
+	now := time.Now()
+	loaded, err := n.Programs.Loaded(now.Add(-loadedReuse))
+	unknown := func(pin maps.Pin) bool { return !loaded[pin.ID] }
+	if err == nil && slices.ContainsFunc(pins, func(of []maps.Pin) bool { return slices.ContainsFunc(of, unknown) }) {
+		return n.Programs.Loaded(now)
+	}
+	return loaded, err
 }
 
 // condition describes the problem of a volume, if there is one.
@@ -132,10 +148,8 @@ func (d *Driver) Count() (Counts, error) {
 	if len(volumes) == 0 {
 		return counts, nil
 	}
-	loaded, err := d.node.Programs.Loaded()
-	if err != nil {
-		return Counts{}, err
-	}
+	var targets []string
+	var pins [][]maps.Pin
 	for _, volume := range volumes {
 		state, err := d.node.Volumes.Read(volume.Target)
 		if err != nil {
@@ -151,7 +165,14 @@ func (d *Driver) Count() (Counts, error) {
 		if p, known := d.node.live.get(volume.Target); known && !p.follow {
 			continue
 		}
-		if condition(state.Pins, loaded, d.node.remarks.about(volume.Target)) != "" {
+		targets, pins = append(targets, volume.Target), append(pins, state.Pins)
+	}
+	loaded, err := d.node.loadedOf(pins...)
+	if err != nil {
+		return Counts{}, err
+	}
+	for i, target := range targets {
+		if condition(pins[i], loaded, d.node.remarks.about(target)) != "" {
 			counts.Stale++
 		}
 	}

@@ -34,6 +34,9 @@ type fakePrograms struct {
 	since  time.Time
 	id     uint32
 	loaded map[ebpf.MapID]bool
+	// before, if not nil, is what loaded was a little before. looked contains how old it could have been.
+	before map[ebpf.MapID]bool
+	looked []time.Duration
 }
 
 func (f *fakePrograms) Find(_ context.Context, query program.Query, since time.Time) ([]program.Program, error) {
@@ -43,7 +46,13 @@ func (f *fakePrograms) Find(_ context.Context, query program.Query, since time.T
 	return []program.Program{{ID: id, Name: query.Name, Kind: "TcxProgram", Pins: fmt.Sprint("/pins/", id)}}, f.err
 }
 
-func (f *fakePrograms) Loaded() (map[ebpf.MapID]bool, error) { return f.loaded, nil }
+func (f *fakePrograms) Loaded(since time.Time) (map[ebpf.MapID]bool, error) {
+	f.looked = append(f.looked, time.Since(since))
+	if f.before != nil && time.Since(since) >= loadedReuse {
+		return f.before, nil
+	}
+	return f.loaded, nil
+}
 
 func (f *fakePrograms) Maps(programs []program.Program, wanted []string) ([]maps.Map, error) {
 	return program.Choose([]program.Pinned{{Program: programs[0], Maps: mapsOf(programs[0])}}, wanted)

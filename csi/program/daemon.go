@@ -56,6 +56,7 @@ type Daemon struct {
 	client     gobpfman.BpfmanClient
 	pins       Pins
 	listing    listing
+	loaded     loadedMaps
 }
 
 // NewDaemon returns the daemon that serves socket and pins maps below mapsRoot. It
@@ -116,9 +117,11 @@ func (d *Daemon) list(ctx context.Context, name string) ([]Program, error) {
 	return programs, nil
 }
 
-// Loaded returns the ids of the maps of all loaded programs. It works without the
-// daemon.
-func (d *Daemon) Loaded() (map[ebpf.MapID]bool, error) { return d.pins.Loaded() }
+// Loaded returns the ids of the maps of all loaded programs, as they were at the given time or later. It works without the
+// daemon. Callers must not change the result.
+func (d *Daemon) Loaded(since time.Time) (map[ebpf.MapID]bool, error) {
+	return d.loaded.since(since, d.pins.Loaded)
+}
 
 // Maps returns the wanted maps of the programs of one user object. If wanted is empty, it
 // returns all maps except those of global variables. The programs are sorted, newest first.

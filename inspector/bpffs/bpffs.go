@@ -105,9 +105,10 @@ func status(fd int) (is file, mode uint16, err error) {
 // Scan reads the BPF file systems of mount namespaces, each once, the host's first. It
 // joins errors, and continues after them.
 func (p *Pins) Scan(namespaces []process.Namespace) error {
-	walk := walk{pins: p, known: map[file]kernel.Described{}, leftOfPods: maxFiles}
+	walk := walk{
+		pins: p, known: map[file]kernel.Described{}, leftOfPods: maxFiles, seen: map[string]bool{}, hidden: map[string]*hiddenError{},
+	}
 	p.All, p.directories = nil, nil
-	seen, hidden := map[string]bool{}, map[string]*hiddenError{}
 	var failures []error
 	for i, namespace := range namespaces {
 		mounts, err := process.Mounts(p.proc, namespace.PID, "bpf")
@@ -120,27 +121,12 @@ func (p *Pins) Scan(namespaces []process.Namespace) error {
 		// Read a whole file system before a part of it.
 		slices.SortStableFunc(mounts, func(a, b *mountinfo.Info) int { return len(a.Root) - len(b.Root) })
 		for _, mount := range mounts {
-			device := fmt.Sprintf("%d:%d", mount.Major, mount.Minor)
-			if seen[device+"/"] || seen[device+mount.Root] {
-				continue
+			if err := walk.unlessSeen(namespace, mount, i > 0 || kubelet.PodOf(mount.Mountpoint) != ""); err != nil && !ended(err) {
+				failures = append(failures, err)
 			}
-			ofPod := i > 0 || kubelet.PodOf(mount.Mountpoint) != ""
-			err := walk.mount(namespace, mount, ofPod)
-			if covered := (*hiddenError)(nil); errors.As(err, &covered) {
-				hidden[device+mount.Root] = covered // another mount namespace can show it
-				continue
-			}
-			if err != nil {
-				if !ended(err) {
-					failures = append(failures, err)
-				}
-				continue
-			}
-			seen[device+mount.Root] = true
 		}
 	}
-	maps.DeleteFunc(hidden, func(mount string, by *hiddenError) bool { return seen[mount] || by.kind == "bpf" })
-	failures = append(failures, unread(hidden)...)
+	failures = append(failures, walk.unread()...)
 	p.known = walk.known
 	slices.SortFunc(p.All, func(a, b Pin) int { return strings.Compare(a.Path, b.Path) })
 	return errors.Join(failures...)
@@ -157,9 +143,11 @@ func (e *hiddenError) Error() string {
 // maxHidden is the maximum number of mounts that are named. Containers can have any number.
 const maxHidden = 3
 
-// unread returns errors about mounts that were found in no mount namespace.
-func unread(hidden map[string]*hiddenError) []error {
-	all := slices.SortedFunc(maps.Values(hidden), func(a, b *hiddenError) int { return strings.Compare(a.path, b.path) })
+// unread returns errors about mounts that were found in no mount namespace. It is no error if another BPF file system covers one,
+// as when /sys/fs/bpf is mounted twice.
+func (w *walk) unread() []error {
+	maps.DeleteFunc(w.hidden, func(mount string, by *hiddenError) bool { return w.seen[mount] || by.kind == "bpf" })
+	all := slices.SortedFunc(maps.Values(w.hidden), func(a, b *hiddenError) int { return strings.Compare(a.path, b.path) })
 	var failures []error
 	for _, mount := range all[:min(len(all), maxHidden)] {
 		failures = append(failures, mount)
@@ -180,8 +168,11 @@ func ended(err error) bool {
 type walk struct {
 	pins  *Pins
 	known map[file]kernel.Described
-	place process.Place
-	depth int
+	// seen contains the file systems, or parts of them, that were read, and hidden those that weren't found on their path.
+	seen   map[string]bool
+	hidden map[string]*hiddenError
+	place  process.Place
+	depth  int
 	// left is how many more files can be read in the current file system, and leftOfPods in
 	// those of all pods.
 	left, leftOfPods int
@@ -209,6 +200,21 @@ func (w *walk) limit(ofPod bool) int {
 	return max(minOfPod, min(maxOfPod, w.leftOfPods))
 }
 
+// unlessSeen reads a file system, unless it was read in another mount namespace.
+func (w *walk) unlessSeen(namespace process.Namespace, mount *mountinfo.Info, ofPod bool) error {
+	device := fmt.Sprintf("%d:%d", mount.Major, mount.Minor)
+	if w.seen[device+"/"] || w.seen[device+mount.Root] {
+		return nil
+	}
+	err := w.mount(namespace, mount, ofPod)
+	if covered := (*hiddenError)(nil); errors.As(err, &covered) {
+		w.hidden[device+mount.Root] = covered // another mount namespace can show it
+		return nil
+	}
+	w.seen[device+mount.Root] = err == nil
+	return err
+}
+
 // mount reads a file system. A container can have created its files, so mount follows no
 // links, and reads only from a BPF file system.
 func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod bool) error {
@@ -228,10 +234,10 @@ func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod b
 	defer unix.Close(found)
 	kind, err := in.Type(found)
 	if err != nil {
-		return nil //nolint:nilerr // its mount was removed
+		return nil // its mount was removed
 	}
 	// Another BPF file system can be mounted over it, too.
-	if is, _, err := status(found); err != nil || kind != "bpf" || is.device != unix.Mkdev(uint32(mount.Major), uint32(mount.Minor)) {
+	if is, _, err := status(found); err != nil || kind != "bpf" || is.device != deviceOf(mount) {
 		return &hiddenError{mount.Mountpoint, kind}
 	}
 	dir, err := unix.Open("/proc/thread-self/fd/"+strconv.Itoa(found), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -249,6 +255,10 @@ func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod b
 		return fmt.Errorf("%s: more than %d files", mount.Mountpoint, limit) // once, not for each directory
 	}
 	return err
+}
+
+func deviceOf(mount *mountinfo.Info) uint64 {
+	return unix.Mkdev(uint32(mount.Major), uint32(mount.Minor)) //nolint:gosec // the kernel's numbers have 12 and 20 bits
 }
 
 // errCrowded means that a file system has more files than are read.

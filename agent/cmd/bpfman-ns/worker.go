@@ -51,7 +51,7 @@ func supervise(arguments []string) error {
 	if err != nil {
 		return fmt.Errorf("find the program of the worker: %w", err)
 	}
-	worker := exec.Command(self) //nolint:gosec,noctx // it is this program, and run ends it
+	worker := exec.Command(self) //nolint:noctx // it is this program, and run ends it
 	worker.Args = append([]string{workerName, in.String()}, arguments...)
 	return run(worker, timeLimit)
 }
