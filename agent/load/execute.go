@@ -197,7 +197,9 @@ func (l *Loader) load(ctx context.Context, owner program.Owner, want plan.Plan, 
 		err = untraced(request, l.KernelTypes)
 	}
 	if err == nil && owner.Bytecode.Image != nil {
-		err = locate(request, owner, found)
+		if err = locate(request, owner, found); err == nil {
+			err = setGlobals(request, owner, found)
+		}
 	}
 	if err != nil {
 		return judgement, err
@@ -228,9 +230,9 @@ func (l *Loader) call(ctx context.Context, owner program.Owner, request *gobpfma
 	}
 	err := l.request(ctx, request)
 	if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
-		return l.mendPins(ctx, owner, request, found.Object.Maps, err)
+		err = l.mendPins(ctx, owner, request, found.Object.Maps, err)
 	}
-	return err
+	return suggestVariable(err, found)
 }
 
 // unsharedError is about programs that have their own maps, and should use those of another program.

@@ -57,6 +57,7 @@ type node struct {
 	enqueued         chan program.Key
 	requireSignature bool
 	alter            func(*reader.Answer)
+	edit             func(*program.Owner)
 }
 
 func newNode(t *testing.T) *node {
@@ -132,6 +133,9 @@ func (policies) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, e
 func (l *node) load(all ...*v1alpha1.BytecodePolicy) (report.Judgement, time.Duration, error) {
 	l.t.Helper()
 	owner := owned()
+	if l.edit != nil {
+		l.edit(&owner)
+	}
 	owner.Subject.Image, owner.Subject.ImageError = policy.ParseImage(owner.Bytecode)
 	gates := &gate.Policies{Cluster: policies(all), Bytecode: l.Bytecode, RequireSignature: l.requireSignature, Read: func(key program.Key) { l.enqueued <- key }}
 	g, err := gates.For(l.t.Context(), &owner, gate.Earlier{})

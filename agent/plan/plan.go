@@ -303,7 +303,9 @@ func loadID(owner program.Owner, globals map[string][]byte, functions []*gobpfma
 		Image, Path string
 		GlobalData  map[string][]byte
 		Functions   []function
-	}{GlobalData: globals}
+		// Without it, the hash is that of earlier versions.
+		Globals map[string]json.RawMessage `json:",omitempty"`
+	}{GlobalData: globals, Globals: owner.Globals}
 	if image := owner.Bytecode.Image; image != nil {
 		content.Image = image.Url
 	}
@@ -330,6 +332,8 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 		return nil, errors.New("bytecode.image.url is empty")
 	case b.Image != nil:
 		location = nil // a file that is found by the image
+	case b.Path != nil && len(owner.Globals) > 0:
+		return nil, errors.New("globals need an image, because the agent can't read the types of variables in bytecode.path: set their bytes in globaldata")
 	case b.Path != nil:
 		file, err := bytecodeFile(*b.Path)
 		if err != nil {
@@ -341,7 +345,7 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(owner.GlobalData)) {
 		if owner.GlobalData[name] == nil {
-			return nil, fmt.Errorf("globaldata %s is neither base64 nor a list of bytes", name)
+			return nil, fmt.Errorf("globaldata %s is neither base64 nor a list of bytes: set a number, a string, or a list of numbers in globals instead", name)
 		}
 	}
 	uid := string(owner.UID)

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -382,8 +383,19 @@ func TestRequestedBytecode(t *testing.T) {
 func TestLoadIDsStay(t *testing.T) {
 	owner := application(t, "f a/x", "g b/y")
 	owner.GlobalData = map[string][]byte{"a": {1, 2}, "b": {3}}
-	if got, want := Want(owner, program.Node{}, nil).Loads[0].ID, "10e610ea4f83d19a1f5dd6045216aea0"; got != want {
-		t.Errorf("id %s, want %s", got, want)
+	const want = "10e610ea4f83d19a1f5dd6045216aea0"
+	id := func(globals map[string]json.RawMessage) string {
+		owner.Globals = globals
+		return Want(owner, program.Node{}, nil).Loads[0].ID
+	}
+	for name, globals := range map[string]map[string]json.RawMessage{"no globals": nil, "empty globals": {}} {
+		if got := id(globals); got != want {
+			t.Errorf("%s: id %s, want %s", name, got, want)
+		}
+	}
+	one, two := id(map[string]json.RawMessage{"c": json.RawMessage("1")}), id(map[string]json.RawMessage{"c": json.RawMessage("2")})
+	if one == two || one == want || two == want {
+		t.Errorf("ids %s and %s with different globals", one, two)
 	}
 }
 
@@ -413,6 +425,16 @@ func TestUpstreamFault03BytecodeOfNeitherForm(t *testing.T) {
 	owner := application(t, "f a/x")
 	owner.Bytecode = v1alpha1.BytecodeSelector{}
 	if _, err := Want(owner, program.Node{}, nil).Loads[0].Request(owner); err == nil || err.Error() != "bytecode has neither an image nor a path" {
+		t.Errorf("%v", err)
+	}
+}
+
+// Only an image says the types of variables.
+func TestGlobalsOfAFile(t *testing.T) {
+	owner := application(t, "f a/x")
+	owner.Bytecode = v1alpha1.BytecodeSelector{Path: new("/x.o")}
+	owner.Globals = map[string]json.RawMessage{"port": json.RawMessage("1")}
+	if _, err := Want(owner, program.Node{}, nil).Loads[0].Request(owner); err == nil || !strings.HasPrefix(err.Error(), "globals need an image") {
 		t.Errorf("%v", err)
 	}
 }
@@ -575,7 +597,7 @@ func TestMapOwnersOfMembers(t *testing.T) {
 func TestGlobalsThatAreNeitherForm(t *testing.T) {
 	owner := application(t, "f a/x")
 	owner.GlobalData = map[string][]byte{"fine": {}, "limit": nil}
-	if _, err := Want(owner, program.Node{}, nil).Loads[0].Request(owner); err == nil || err.Error() != "globaldata limit is neither base64 nor a list of bytes" {
+	if _, err := Want(owner, program.Node{}, nil).Loads[0].Request(owner); err == nil || !strings.HasPrefix(err.Error(), "globaldata limit is neither base64 nor a list of bytes: set a number") {
 		t.Errorf("%v", err)
 	}
 }

@@ -4,6 +4,7 @@
 package program
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +22,9 @@ type Owner struct {
 	UID        types.UID
 	Generation int64
 	Bytecode   v1alpha1.BytecodeSelector
+	// GlobalData are the bytes of global variables, and Globals are values.
 	GlobalData map[string][]byte
+	Globals    map[string]json.RawMessage
 	// ReplacePinnedMaps permits the agent to remove the pins of maps whose
 	// definition differs from the bytecode's.
 	ReplacePinnedMaps bool
@@ -53,6 +56,7 @@ func OwnerOf(kind string, o v1alpha1.UserObject) Owner {
 		Generation: o.GetGeneration(),
 		Bytecode:   common.ByteCode,
 		GlobalData: common.GlobalData,
+		Globals:    common.Globals,
 		// Pins belong to the node, so namespaced owners can't remove them.
 		ReplacePinnedMaps: o.GetNamespace() == "" && o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] == "true",
 		RestartedAt:       o.GetAnnotations()[v1alpha1.AnnotationRestartedAt],

@@ -169,6 +169,18 @@ type ClusterBpfApplicationSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	GlobalData GlobalData `json:"globalData,omitempty"`
 
+	// globals sets global variables of the bytecode before it is loaded, by their
+	// values. The type of each variable is read from the image: an integer takes a
+	// number, a bool takes true or false, an array takes a list, and an array of
+	// char also takes a string. Upstream's v0.6 doesn't have this field. For
+	// example: `{port: 8080, interface: eth0}`.
+	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:MaxProperties=256
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Globals Globals `json:"globals,omitempty"`
+
 	// byteCode says where the bytecode comes from: an image or a file. For
 	// example: `{image: {url: quay.io/bpfman-bytecode/xdp_pass:latest}}`.
 	// +required
@@ -222,12 +234,12 @@ type ClusterBpfApplication struct {
 
 // GetAppCommon implements UserObject.
 func (o *ClusterBpfApplication) GetAppCommon() BpfAppCommon {
-	return BpfAppCommon{NodeSelector: o.Spec.NodeSelector, GlobalData: o.Spec.GlobalData, ByteCode: o.Spec.ByteCode.selector()}
+	return BpfAppCommon{NodeSelector: o.Spec.NodeSelector, GlobalData: o.Spec.GlobalData, Globals: o.Spec.Globals, ByteCode: o.Spec.ByteCode.selector()}
 }
 
 // SetAppCommon implements UserObject.
 func (o *ClusterBpfApplication) SetAppCommon(c BpfAppCommon) {
-	o.Spec.NodeSelector, o.Spec.GlobalData = c.NodeSelector, c.GlobalData
+	o.Spec.NodeSelector, o.Spec.GlobalData, o.Spec.Globals = c.NodeSelector, c.GlobalData, c.Globals
 	o.Spec.ByteCode = ApplicationBytecode{Path: c.ByteCode.Path}
 	if image := c.ByteCode.Image; image != nil {
 		o.Spec.ByteCode.Image = &ApplicationImage{URL: image.Url, ImagePullPolicy: image.ImagePullPolicy, ImagePullSecret: image.ImagePullSecret}

@@ -50,3 +50,22 @@ func FuzzGlobalData(f *testing.F) {
 		}
 	})
 }
+
+// Values stay as they are written, and null means that there is none.
+func TestGlobals(t *testing.T) {
+	var common BpfAppCommon
+	written := `{"globals": {"number": 5, "text": "x", "list": [1, true], "large": 18446744073709551615, "null": null}}`
+	if err := json.Unmarshal([]byte(written), &common); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(common.Globals)
+	if want := `{"large":18446744073709551615,"list":[1,true],"number":5,"text":"x"}`; err != nil || string(text) != want {
+		t.Errorf("%s, %v, want %s", text, err, want)
+	}
+	if err := json.Unmarshal([]byte(`{"globals": null}`), &common); err != nil || common.Globals != nil {
+		t.Errorf("%v, %v", common.Globals, err)
+	}
+	if err := json.Unmarshal([]byte(`{"globals": [1]}`), &common); err == nil {
+		t.Error("a list is accepted")
+	}
+}

@@ -54,6 +54,7 @@ func TestUserObjects(t *testing.T) {
 			path := "/bytecode/pass.o"
 			common := BpfAppCommon{
 				GlobalData:   map[string][]byte{"answer": {42}},
+				Globals:      map[string]json.RawMessage{"port": json.RawMessage("8080")},
 				NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 				ByteCode: BytecodeSelector{Path: &path, Image: &BytecodeImage{
 					Url: "u", ImagePullPolicy: PullNever, ImagePullSecret: &ImagePullSecretSelector{Name: "n", Namespace: "ns"},
@@ -69,7 +70,7 @@ func TestUserObjects(t *testing.T) {
 				t.Fatal(err)
 			}
 			globals := map[bool]string{true: "globalData", false: "globaldata"}[kind.Name == "ClusterBpfApplication"]
-			for _, want := range []string{`"` + globals + `":{"answer":"Kg=="}`, `"nodes":{"selected":1,"attached":0,"idle":0,"failed":0}`} {
+			for _, want := range []string{`"` + globals + `":{"answer":"Kg=="}`, `"globals":{"port":8080}`, `"nodes":{"selected":1,"attached":0,"idle":0,"failed":0}`} {
 				if !strings.Contains(string(text), want) {
 					t.Errorf("%s lacks %s", text, want)
 				}

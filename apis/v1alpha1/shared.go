@@ -13,15 +13,26 @@ type BpfAppCommon struct {
 	// +required
 	NodeSelector metav1.LabelSelector `json:"nodeselector"`
 
-	// globaldata sets global variables of the bytecode before it is loaded. Each
-	// value is the raw bytes of the variable, in the node's byte order and with
-	// padding, in base64 or as a list of integers. For example: `{sampling: AQ==}`
+	// globaldata sets global variables of the bytecode before it is loaded, by their
+	// bytes. Each value is the raw bytes of the variable, in the node's byte order
+	// and with padding, in base64 or as a list of integers. For example: `{sampling: AQ==}`
 	// or `{sampling: [0x01]}`.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	GlobalData GlobalData `json:"globaldata,omitempty"`
+
+	// globals sets global variables of the bytecode before it is loaded, by their
+	// values. The type of each variable is read from the image: an integer takes a
+	// number, a bool takes true or false, an array takes a list, and an array of
+	// char also takes a string. For example: `{port: 8080, interface: eth0}`.
+	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:MaxProperties=256
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Globals Globals `json:"globals,omitempty"`
 
 	// bytecode says where the bytecode comes from: an image or a file. For
 	// example: `{image: {url: quay.io/bpfman-bytecode/xdp_pass:latest}}`.

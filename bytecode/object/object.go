@@ -212,7 +212,7 @@ func (o *Object) declared(f *file, stripped, readable []byte) (err error) {
 		}
 	}
 	for name, v := range spec.Variables {
-		o.Globals = append(o.Globals, Variable{name, typeName(v.Type), v.SectionName, uint32(len(v.Value)), v.Value}) //nolint:gosec // within the file
+		o.Globals = append(o.Globals, Variable{name, typeName(v.Type), v.SectionName, uint32(len(v.Value)), v.Value, describe(v.Type)}) //nolint:gosec // within the file
 	}
 	slices.SortFunc(o.Globals, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
 	o.MapTypes = slices.Sorted(maps.Keys(types))
@@ -295,6 +295,12 @@ func Describe(content []byte, kernel *Kernel) (*Description, error) {
 	}
 	for _, m := range o.Maps {
 		facts.Maps = append(facts.Maps, reader.Map{Name: m.Name, Type: m.Number, KeySize: m.KeySize, ValueSize: m.ValueSize, Pinned: m.PinnedByName})
+	}
+	// More, or longer names, are those of an object that is meant to exceed limits.
+	for _, v := range o.Globals[:min(len(o.Globals), maxVariables)] {
+		if len(v.Name) <= maxName {
+			facts.Variables = append(facts.Variables, v.Fact())
+		}
 	}
 	return &Description{stripped, adapted.Content, facts}, nil
 }

@@ -157,16 +157,24 @@ func leaveOut(all, fitting []object.Program, o Options) (chosen []object.Program
 
 // globals returns notes about the variables that an object can set.
 func globals(content object.Object) []string {
-	var notes []string
+	var values, data []string
 	for _, v := range content.Globals {
-		if v.Constant() && v.Type != "" {
-			notes = append(notes, fmt.Sprintf("  %s: %s # type %s, size %d", v.Name, base64.StdEncoding.EncodeToString(v.Default[:min(len(v.Default), maxDefault)]), v.Type, v.Size))
+		if !v.Constant() || v.Type == "" {
+			continue
 		}
+		if value, has := v.Literal(content.Order()); has {
+			values = append(values, fmt.Sprintf("  %s: %s # %s", v.Name, value, v.Described.Name))
+			continue
+		}
+		data = append(data, fmt.Sprintf("  %s: %s # type %s, size %d", v.Name, base64.StdEncoding.EncodeToString(v.Default[:min(len(v.Default), maxDefault)]), v.Type, v.Size))
 	}
-	if len(notes) > 0 {
-		notes = append([]string{"Constants of the bytecode, with their defaults in base64. To set one, write it to spec.globaldata:"}, notes...)
+	if len(values) > 0 {
+		values = append([]string{"Constants of the bytecode, with their defaults. To set one, write it to spec.globals:"}, values...)
 	}
-	return notes
+	if len(data) > 0 {
+		data = append([]string{"Constants of other types, with their defaults in base64. To set one, write it to spec.globaldata:"}, data...)
+	}
+	return append(values, data...)
 }
 
 // maxDefault is the maximum length of a default in a note, in bytes.

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/bytecode/object"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // content contains a program of each type, with sections that name an attach point, and without.
@@ -106,7 +107,8 @@ func TestObjectOfOthers(t *testing.T) {
 			{Name: "switched", Type: "tp_btf", Section: "tp_btf/sched_switch", Unsupported: "bpfman has no kind for it"},
 		},
 		Globals: []object.Variable{
-			{Name: "filter", Type: "u32", Section: ".rodata", Size: 4, Default: []byte{1, 0, 0, 0}},
+			{Name: "filter", Type: "u32", Section: ".rodata", Size: 4, Default: []byte{1, 0, 0, 0}, Described: &reader.Type{Name: "__u32", Kind: reader.Unsigned, Width: 4}},
+			{Name: "limits", Type: "struct limits", Section: ".rodata", Size: 8, Default: make([]byte, 8), Described: &reader.Type{Name: "struct limits"}},
 			{Name: "seen", Type: "u64", Section: ".bss", Size: 8, Default: make([]byte, 8)},
 		},
 	}

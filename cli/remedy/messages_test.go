@@ -38,6 +38,7 @@ var sources = []struct{ files, around string }{
 	{"internal/cri/*.go", "attach to eth0 ingress: %s"},
 	{"internal/policy/*.go", "policy p: rule r: %s"},
 	{"internal/reader/*.go", "image r.example.com/x:v1: %s"},
+	{"internal/variable/*.go", "globals.%s"},
 	{"operator/nodes/problems.go", "%s"},
 	{"operator/rollout/*.go", "Rollout halted: %s. Attached on 1 of 2 selected nodes"},
 	{"operator/status/*.go", "%s"},
@@ -79,7 +80,7 @@ var partial = slices.Concat(
 		"%s: %s; the daemon reports: %s", "load %d functions, of which %s %s, from %s", "%s hasn't answered earlier requests: %w", "list interfaces of pods: the container runtime", "list containers: the container runtime", "list network interfaces: the kernel", "%s; and %d more containers", "list all programs", "interfaces in pod %s", "list what refers to %s", "policies can't be evaluated: %s",
 		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
 		"exit code 0: the kubelet ends it, because it doesn't answer its liveness probe",
-		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "%s, when loading from image %s", "the kernel refuses the program: %s", "can't pin the $1: $2", ", and %d more refusals", " (did you mean %s?)", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
+		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "%s, when loading from image %s", "%w, when loading from image %s", "%w (%s): to set a value instead of bytes, write globals: {%s: %s}", "the kernel refuses the program: %s", "can't pin the $1: $2", ", and %d more refusals", " (did you mean %s?)", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
 	},
 	// Ends behind one.
 	[]string{

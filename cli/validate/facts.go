@@ -16,7 +16,9 @@ import (
 	"github.com/bpfman/bpfman-operator/bytecode/object"
 	"github.com/bpfman/bpfman-operator/cli/why"
 	"github.com/bpfman/bpfman-operator/internal/nearest"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/internal/userobject"
+	"github.com/bpfman/bpfman-operator/internal/variable"
 )
 
 // Facts are about a cluster and an image. A nil field isn't known.
@@ -138,17 +140,21 @@ func (r *Result) globals(o object.Object) {
 	if o.Unknown != "" {
 		return
 	}
-	variables := map[string]object.Variable{}
+	var variables []reader.Variable
+	names := map[string]bool{}
 	for _, v := range o.Globals {
-		variables[v.Name] = v
+		variables, names[v.Name] = append(variables, v.Fact()), true
 	}
-	data, field := r.Object.GetAppCommon().GlobalData, userobject.Field(r.Object, "globaldata")
-	for _, name := range slices.Sorted(maps.Keys(data)) {
-		switch v, there := variables[name]; {
-		case !there:
-			r.failOnce("%s: the bytecode has no global variable %s%s", field, name, nearest.Question(name, maps.Keys(variables)))
-		case len(data[name]) != int(v.Size):
-			r.failOnce("%s.%s has %d bytes, and the variable %d", field, name, len(data[name]), v.Size)
+	common, field := r.Object.GetAppCommon(), userobject.Field(r.Object, "globaldata")
+	for _, name := range slices.Sorted(maps.Keys(common.GlobalData)) {
+		if !names[name] {
+			r.failOnce("%s: the bytecode has no global variable %s%s", field, name, nearest.Question(name, maps.Keys(names)))
+		}
+	}
+	_, err := variable.Encode(common.Globals, variables, o.Order())
+	for _, err := range []error{variable.CheckBytes(common.GlobalData, variables, o.Order()), err} {
+		if err != nil {
+			r.failOnce("spec.%s", strings.ReplaceAll(err.Error(), "globaldata", strings.TrimPrefix(field, "spec.")))
 		}
 	}
 }

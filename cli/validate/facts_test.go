@@ -4,11 +4,13 @@
 package validate
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/bytecode/object"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // What an object names is compared with what the bytecode has, once for all platforms.
@@ -17,21 +19,27 @@ func TestFunctions(t *testing.T) {
 	o := &v1alpha1.TcxProgram{}
 	o.Spec.BpfFunctionName = "tcx_statz"
 	o.Spec.GlobalData = v1alpha1.GlobalData{"sampling": {1}, "samplin": {1}}
+	o.Spec.Globals = v1alpha1.Globals{"port": json.RawMessage("70000")}
 	content := object.Object{
 		Programs: []object.Program{{Name: "tcx_stats"}, {Name: "xdp_stats"}},
-		Globals:  []object.Variable{{Name: "sampling", Type: "u32", Size: 4}},
+		Globals: []object.Variable{
+			{Name: "port", Type: "u16", Size: 2, Described: &reader.Type{Name: "__u16", Kind: reader.Unsigned, Width: 2}},
+			{Name: "sampling", Type: "u32", Size: 4, Described: &reader.Type{Name: "__u32", Kind: reader.Unsigned, Width: 4}},
+		},
 	}
 	r := &Result{Kind: "TcxProgram", Object: o}
 	r.Compare(Facts{Objects: []object.Object{content, content}})
 	want := []string{
 		"spec.bpffunctionname: the bytecode has no function tcx_statz; its functions are tcx_stats, xdp_stats; did you mean tcx_stats?",
 		"spec.globaldata: the bytecode has no global variable samplin; did you mean sampling?",
-		"spec.globaldata.sampling has 1 bytes, and the variable 4",
+		"spec.globaldata.sampling has 1 byte, and the variable has 4 bytes (__u32): to set a value instead of bytes, write globals: {sampling: 1}",
+		"spec.globals.port: 70000 is too large for __u16 (0 to 65535)",
 	}
 	if !slices.Equal(r.Errors, want) || len(r.Warnings) > 0 {
 		t.Errorf("%q %q", r.Errors, r.Warnings)
 	}
 	o.Spec.BpfFunctionName, o.Spec.GlobalData = "xdp_stats", nil
+	o.Spec.Globals = nil
 	content.Programs[1].Unsupported = "it has 70 arguments"
 	r = &Result{Kind: "TcxProgram", Object: o}
 	r.Compare(Facts{Objects: []object.Object{content}})

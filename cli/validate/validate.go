@@ -142,11 +142,24 @@ func (r *Result) refused(o v1alpha1.UserObject) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(common.GlobalData)) {
 		if common.GlobalData[name] == nil {
-			r.fail("%s.%s is neither base64 nor a list of bytes", userobject.Field(o, "globaldata"), name)
+			r.fail("%s.%s is neither base64 nor a list of bytes: set a number, a string, or a list of numbers in spec.globals instead", userobject.Field(o, "globaldata"), name)
 		}
 	}
+	r.refusedGlobals(o)
 	for i, p := range userobject.Programs(o) {
 		r.refusedProgram(p, func(field string) string { return userobject.ProgramField(o, i, field) })
+	}
+}
+
+func (r *Result) refusedGlobals(o v1alpha1.UserObject) {
+	common := o.GetAppCommon()
+	for _, name := range slices.Sorted(maps.Keys(common.Globals)) {
+		if _, twice := common.GlobalData[name]; twice {
+			r.fail("spec.globals.%s: %s sets this variable too: remove one of both", name, userobject.Field(o, "globaldata"))
+		}
+	}
+	if len(common.Globals) > 0 && common.ByteCode.Image == nil {
+		r.fail("spec.globals need an image, because agents can't read the types of variables in %s: set their bytes in %s", userobject.Field(o, "bytecode.path"), userobject.Field(o, "globaldata"))
 	}
 }
 

@@ -12,10 +12,17 @@ volatile const __u16 GLOBAL_u16 = 0;
 volatile const __u32 GLOBAL_u32 = 0;
 volatile const __u64 GLOBAL_u64 = 0;
 volatile const __u8 GLOBAL_bytes[8] = {};
+volatile const int GLOBAL_int = 0;
+volatile const _Bool GLOBAL_bool = 0;
+volatile const char GLOBAL_text[8] = {};
+volatile const __u16 GLOBAL_list[2] = {};
+volatile const struct limits {
+	__u32 low, high;
+} GLOBAL_limits = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 12);
+	__uint(max_entries, 26);
 	__type(key, __u32);
 	__type(value, __u64);
 } globals_map SEC(".maps");
@@ -35,6 +42,15 @@ int show_globals(void *ctx)
 #pragma unroll
 	for (__u32 i = 0; i < sizeof(GLOBAL_bytes); i++)
 		show(4 + i, GLOBAL_bytes[i]);
+	show(12, GLOBAL_int);
+	show(13, GLOBAL_bool);
+#pragma unroll
+	for (__u32 i = 0; i < sizeof(GLOBAL_text); i++)
+		show(14 + i, GLOBAL_text[i]);
+	show(22, GLOBAL_list[0]);
+	show(23, GLOBAL_list[1]);
+	show(24, GLOBAL_limits.low);
+	show(25, GLOBAL_limits.high);
 	return 0;
 }
 

@@ -11,6 +11,12 @@ const (
 	MemberWithoutType          Reason = "MemberWithoutType"
 	MemberWithoutConfiguration Reason = "MemberWithoutConfiguration"
 	GlobalDataInvalid          Reason = "GlobalDataInvalid"
+	GlobalOutOfRange           Reason = "GlobalOutOfRange"
+	GlobalOfAnotherType        Reason = "GlobalOfAnotherType"
+	GlobalWithoutValues        Reason = "GlobalWithoutValues"
+	GlobalSetTwice             Reason = "GlobalSetTwice"
+	GlobalUnknown              Reason = "GlobalUnknown"
+	GlobalsTooLarge            Reason = "GlobalsTooLarge"
 	FileUnreadable             Reason = "FileUnreadable"
 	FileNotRegular             Reason = "FileNotRegular"
 	GlobalDataTooLarge         Reason = "GlobalDataTooLarge"
@@ -53,7 +59,52 @@ var fields = []Row{
 	{
 		Reason:   GlobalDataInvalid,
 		Messages: []string{"globaldata … is neither base64 nor a list of bytes"},
-		ToDo:     "write the value as base64 or as a list of bytes",
+		ToDo:     "write the value as base64 or as a list of bytes, or set numbers, strings, and lists of numbers in `globals` instead",
+	},
+	{
+		Reason: GlobalOutOfRange,
+		Messages: []string{
+			"globals.…: … is too large for …",
+			"globals.…: … is too small for …",
+			"globals.…: … has … bytes, and …",
+			"globals.…: the list has … values, and …",
+		},
+		ToDo: "write a value that the variable's type can have: the message has its limits",
+	},
+	{
+		Reason: GlobalOfAnotherType,
+		Messages: []string{
+			"globals.…: … isn't a whole number, as … requires",
+			"globals.…: … is neither true nor false",
+			"globals.…: … isn't a list, as … requires",
+		},
+		ToDo:  "write a value of the variable's type: a number, a string, a boolean, or a list. See set globals",
+		Links: []Link{{"set globals", "programs.md#set-globals"}},
+	},
+	{
+		Reason: GlobalWithoutValues,
+		Messages: []string{
+			"globals need an image, because the agent can't read the types of variables in bytecode.path",
+			"globals.…: the bytecode doesn't describe the type of this variable",
+			"globals.…: the type of this variable is …, which has no values",
+			"globals can't be set, because the bytecode's variables can't be read",
+		},
+		ToDo: "set the variable's bytes in `globaldata`. If its type isn't known, you can also compile the bytecode with `-g`",
+	},
+	{
+		Reason:   GlobalSetTwice,
+		Messages: []string{"globals.…: globaldata sets this variable too"},
+		ToDo:     "remove the variable from `globaldata` or from `globals`",
+	},
+	{
+		Reason:   GlobalUnknown,
+		Messages: []string{"globals.…: the bytecode has no global variable …"},
+		ToDo:     "correct the variable's name: `kubectl bpfman image inspect` lists the variables. A static variable can't be set in `globals`",
+	},
+	{
+		Reason:   GlobalsTooLarge,
+		Messages: []string{"globals: the variables have … bytes, and at most … can be set"},
+		ToDo:     "set fewer or smaller variables",
 	},
 	{
 		Reason: FileUnreadable,

@@ -79,9 +79,10 @@ var loading = []Row{
 		ToDo:   "compile the program with `-g`, and define maps in the section `.maps`",
 	},
 	{
-		Reason: GlobalDataSize,
-		Daemon: []string{"symbol … has size …, but provided data is of size"},
-		ToDo:   "give `globaldata` exactly as many bytes as the variable has",
+		Reason:   GlobalDataSize,
+		Messages: []string{"globaldata.… has …, and the variable has …"},
+		Daemon:   []string{"symbol … has size …, but provided data is of size"},
+		ToDo:     "give `globaldata` exactly as many bytes as the variable has, or set its value in `globals`",
 	},
 	{
 		Reason: NoSuchGlobal,

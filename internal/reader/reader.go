@@ -144,6 +144,8 @@ type Object struct {
 	Functions []Function `json:"functions,omitempty"`
 	// Maps are the maps that the bytecode declares, without those for global data.
 	Maps []Map `json:"maps,omitempty"`
+	// Variables are the global variables that an object of the API can set.
+	Variables []Variable `json:"variables,omitempty"`
 	// Helpers are the names of the kernel's helper functions that the bytecode calls, as
 	// in bpf(7), such as bpf_map_lookup_elem. A helper without a known name is "unknown"
 	// with its number: unknown#999. A kernel function (kfunc) is named
@@ -154,8 +156,8 @@ type Object struct {
 	MapTypes []string `json:"mapTypes,omitempty"`
 	// License is the license that the bytecode declares, such as GPL.
 	License string `json:"license,omitempty"`
-	// Unknown is the reason why Maps and MapTypes aren't known. Helpers are known in any
-	// case.
+	// Unknown is the reason why Maps, Variables, and MapTypes aren't known. Helpers are known in
+	// any case.
 	Unknown string `json:"unknown,omitempty"`
 }
 
@@ -195,6 +197,38 @@ type Map struct {
 	// uses a map that is pinned there already.
 	Pinned bool `json:"pinned,omitempty"`
 }
+
+// Variable is a global variable of the bytecode.
+type Variable struct {
+	Name    string `json:"name"`
+	Section string `json:"section"`
+	Size    uint32 `json:"size"` // bytes
+	// Type is nil if the bytecode doesn't describe it.
+	Type *Type `json:"type,omitempty"`
+}
+
+// Type is the type of a variable.
+type Type struct {
+	// Name is the name in the source, such as __u16, char[16], or struct config.
+	Name string `json:"name"`
+	// Kind is what the variable, or each element of an array, is. It is empty if that is none of the kinds below, such as
+	// a struct.
+	Kind Kind `json:"kind,omitempty"`
+	// Width is the size of a number in bytes: 1, 2, 4, or 8.
+	Width uint32 `json:"width,omitempty"`
+	// Lengths are the lengths of an array, the outermost first. Together with Width, they result in the variable's size.
+	Lengths []uint32 `json:"lengths,omitempty"`
+}
+
+// Kind is a kind of values.
+type Kind string
+
+// The kinds of values.
+const (
+	Unsigned Kind = "unsigned"
+	Signed   Kind = "signed"
+	Bool     Kind = "bool"
+)
 
 // Finding is the result for one authority.
 type Finding struct {

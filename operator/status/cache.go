@@ -92,6 +92,6 @@ func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 func trimUserObject(object v1alpha1.UserObject) {
 	rollout.MarkObject(object)
 	common := object.GetAppCommon()
-	common.GlobalData = nil
+	common.GlobalData, common.Globals = nil, nil
 	object.SetAppCommon(common)
 }

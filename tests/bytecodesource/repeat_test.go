@@ -49,7 +49,7 @@ func TestAFailureThatRepeatsIsToldOnce(t *testing.T) {
 		return o
 	}
 	globals := failing("repeat-globals", "tcx_test", "tcx_next")
-	globals.Spec.GlobalData = map[string][]byte{"A": {1}, "B": {1}, "C": {1}, "GLOBAL_u32": {1}}
+	globals.Spec.GlobalData = map[string][]byte{"A": {1}, "B": {1}, "C": {1}}
 	first := failing("repeat-first", "pinned", "pinned")
 	n.create(first)
 	n.loaded(first)

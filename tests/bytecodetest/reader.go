@@ -26,6 +26,9 @@ type Reader struct {
 	Signers func(digest string) []string
 }
 
+// Variable is the only global variable of each object, a byte.
+const Variable = "g"
+
 // Read answers a request, for [bytecode.Library]. An object's content depends on the
 // digest of its manifest. Its functions aren't known, so that all can be loaded.
 func (r Reader) Read(ctx context.Context, request *reader.Request, files *bytecode.Files) reader.Answer {
@@ -41,7 +44,8 @@ func (r Reader) Read(ctx context.Context, request *reader.Request, files *byteco
 		}
 		answer.Object = &reader.Object{
 			Digest: DigestOf(content), Size: int64(len(content)), License: "GPL",
-			Adapted: reader.Adapted{Digest: DigestOf(content), Format: reader.Format},
+			Adapted:   reader.Adapted{Digest: DigestOf(content), Format: reader.Format},
+			Variables: []reader.Variable{{Name: Variable, Section: ".rodata", Size: 1, Type: &reader.Type{Name: "__u8", Kind: reader.Unsigned, Width: 1}}},
 		}
 	}
 	for _, authority := range request.Authorities {

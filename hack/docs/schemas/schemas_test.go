@@ -168,7 +168,7 @@ func objects(path string, value any) map[string]map[string]any {
 
 // free reports whether users choose the keys of an object.
 func free(path string) bool {
-	for _, suffix := range []string{"abels", ".annotations", ".globaldata"} {
+	for _, suffix := range []string{"abels", ".annotations", ".globaldata", ".globals"} {
 		if strings.HasSuffix(path, suffix) {
 			return true
 		}

@@ -22,6 +22,7 @@ var fieldNames = map[string]string{
 	"conflictcount":      "Conflict count",
 	"func_name":          "Function",
 	"globaldata":         "Global data",
+	"globals":            "Globals",
 	"interfaceselector":  "Interface selector",
 	"kernelversion":      "Kernel version",
 	"linkcount":          "Link count",

@@ -24,6 +24,7 @@ type update struct{ patch, effect string }
 var updates = map[string]update{
 	"nodeselector": {`{"nodeselector":{"matchLabels":{"no":"such"}}}`, unload},
 	"globaldata":   {`{"globaldata":{"g":"AQ=="}}`, reload},
+	"globals":      {`{"globals":{"g":1}}`, reload},
 
 	"bytecode.image.url":                       {`{"bytecode":{"image":{"url":"127.0.0.1:1/other"}}}`, reload},
 	"bytecode.image.imagepullpolicy":           {`{"bytecode":{"image":{"imagepullpolicy":"Always"}}}`, nothing},

@@ -63,6 +63,7 @@ func TestDefaults(t *testing.T) {
 		{"BpfProgram", `{"node":"n"}`, []string{"node"}, ``},
 		{"XdpProgram", `{"globaldata":{"v":"AQ=="}}`, []string{"globaldata", "v"}, `"AQ=="`},
 		{"XdpProgram", `{"globaldata":{"v":[1,255]}}`, []string{"globaldata", "v"}, `[1,255]`},
+		{"XdpProgram", `{"globals":{"v":[1,-255,"x",true]}}`, []string{"globals", "v"}, `[1,-255,"x",true]`},
 	} {
 		t.Run(test.kind+test.patch, func(t *testing.T) {
 			k := kinds()[test.kind]

@@ -19,6 +19,15 @@ import (
 // of the API server, or "" if the change is valid.
 type validation struct{ patch, refusal string }
 
+// manyGlobals returns values of n variables.
+func manyGlobals(n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf(`"v%d":%d`, i, i))
+	}
+	return all
+}
+
 // The rules of a field, with valid and invalid values. Each applies to the kinds with
 // that field.
 var (
@@ -46,6 +55,10 @@ var (
 		// An admission policy checks the values.
 		{`{"globaldata":{"v":1}}`, ``},
 		{`{"globaldata":["AQ=="]}`, `spec.globaldata: Invalid value`},
+		// Only nodes know the types of the variables.
+		{`{"globals":{"n":1,"s":"x","b":true,"l":[1,[2]],"o":{}}}`, ``},
+		{`{"globals":[1]}`, `spec.globals: Invalid value`},
+		{`{"globals":{` + strings.Join(manyGlobals(257), ",") + `}}`, `spec.globals: Too many: 257: must have at most 256 items`},
 	}
 	programRules = []validation{
 		{`{"bpffunctionname":null}`, `spec.bpffunctionname: Required value`},

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package load
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/nearest"
+	"github.com/bpfman/bpfman-operator/internal/variable"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// setGlobals converts the values of the owner's globals by the types of the bytecode's variables, and adds them to a
+// request. It checks the sizes of what the owner sets as bytes: the daemon would store the object before it notices.
+func setGlobals(request *gobpfman.LoadRequest, owner program.Owner, found bytecode.Bytecode) error {
+	if len(owner.Globals)+len(owner.GlobalData) == 0 {
+		return nil
+	}
+	err := variable.CheckBytes(owner.GlobalData, found.Object.Variables, binary.NativeEndian)
+	if err == nil && len(owner.Globals) > 0 {
+		err = addGlobals(request, owner, found)
+	}
+	if err != nil {
+		return fmt.Errorf("%w, when loading from image %s", err, found.Reference)
+	}
+	return nil
+}
+
+func addGlobals(request *gobpfman.LoadRequest, owner program.Owner, found bytecode.Bytecode) error {
+	if found.Object.Unknown != "" {
+		return fmt.Errorf("globals can't be set, because the bytecode's variables can't be read: %s", found.Object.Unknown)
+	}
+	for _, name := range slices.Sorted(maps.Keys(owner.Globals)) {
+		if _, twice := owner.GlobalData[name]; twice {
+			return fmt.Errorf("globals.%s: globaldata sets this variable too: remove one of both", name)
+		}
+	}
+	encoded, err := variable.Encode(owner.Globals, found.Object.Variables, binary.NativeEndian)
+	if err != nil {
+		return err
+	}
+	request.GlobalData = maps.Clone(owner.GlobalData)
+	if request.GlobalData == nil {
+		request.GlobalData = map[string][]byte{}
+	}
+	maps.Copy(request.GlobalData, encoded)
+	return nil
+}
+
+// unknownVariable matches what the daemons say about a variable that the bytecode doesn't have.
+var unknownVariable = regexp.MustCompile(`symbol with name (\S+) not found in the symbols table|global variable "([^"]*)" not found in program`)
+
+// suggestVariable adds the nearest name to a daemon's error about a variable that the bytecode doesn't have.
+func suggestVariable(err error, found bytecode.Bytecode) error {
+	if err == nil {
+		return nil
+	}
+	match := unknownVariable.FindStringSubmatch(err.Error())
+	if match == nil {
+		return err
+	}
+	names := func(yield func(string) bool) {
+		for _, v := range found.Object.Variables {
+			if !yield(v.Name) {
+				return
+			}
+		}
+	}
+	if meant := nearest.Question(cmp.Or(match[1], match[2]), names); meant != "" {
+		return fmt.Errorf("%w%s", err, meant)
+	}
+	return err
+}
