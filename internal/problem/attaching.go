@@ -179,7 +179,7 @@ var attaching = []Row{
 	},
 	{
 		Reason:   DiscoveryInvalid,
-		Messages: []string{"pattern of allowed interfaces …: ", "pattern of excluded interfaces …: "},
+		Messages: []string{"pattern of … interfaces …: "},
 		ToDo:     "correct the regular expression between the slashes, or write a name without slashes",
 	},
 	{
