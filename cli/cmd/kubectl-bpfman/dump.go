@@ -152,11 +152,17 @@ func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams g
 		return o.print(streams, dumps)
 	}}
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
-		which := asks[i.Node]
-		if o.id != 0 {
-			which = []string{"--map", number(o.id)}
+		ask := func(which []string) error {
+			return inspectors.AskDump(ctx, i, o.limit, every, func(d inspectors.Dump) error { return rounds.Answered(i.Node, d) }, which...)
 		}
-		err := inspectors.AskDump(ctx, i, o.limit, every, func(d inspectors.Dump) error { return rounds.Answered(i.Node, d) }, which...)
+		if o.id != 0 {
+			err := ask([]string{"--map", number(o.id)})
+			return errors.Join(err, rounds.Ended(i.Node, err))
+		}
+		err := afterReload(ctx, asks[i.Node], ask, func(ctx context.Context) ([]string, error) {
+			now, err := o.ofObject(ctx, c, args[0], args[1])
+			return now[i.Node], err
+		})
 		return errors.Join(err, rounds.Ended(i.Node, err))
 	})
 }

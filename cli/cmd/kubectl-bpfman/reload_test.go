@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A dump waits until the report of a reloaded program has its new maps.
+func TestDumpAfterReload(t *testing.T) {
+	t.Parallel()
+	gone := errors.New("on node a: open the map pinned at /run/bpfman/fs/maps/7/m: no such file or directory")
+	other := errors.New("on node a: permission denied")
+	for name, test := range map[string]struct {
+		asked    map[string]error // by map
+		reported time.Duration    // when the report has the other map
+		took     time.Duration
+		want     error
+	}{
+		"not reloaded":   {map[string]error{"old": nil}, 0, 0, nil},
+		"another error":  {map[string]error{"old": other}, 0, 0, other},
+		"reloaded":       {map[string]error{"old": gone, "new": nil}, 4 * time.Second, 4 * time.Second, nil},
+		"reloaded badly": {map[string]error{"old": gone, "new": other}, 4 * time.Second, 4 * time.Second, other},
+		"never reported": {map[string]error{"old": gone}, time.Hour, reportedWithin, errReloading},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				err := afterReload(t.Context(), []string{"old"}, func(which []string) error { return test.asked[which[0]] }, func(context.Context) ([]string, error) {
+					if time.Since(start) < test.reported {
+						return []string{"old"}, nil
+					}
+					return []string{"new"}, nil
+				})
+				if took := time.Since(start); !errors.Is(err, test.want) || took != test.took {
+					t.Errorf("%v after %s, want %v after %s", err, took, test.want, test.took)
+				}
+			})
+		})
+	}
+}
