@@ -114,9 +114,10 @@ func (o *Overview) Sort() {
 	})
 }
 
-// Print prints the objects that need attention, and counts the others. If all is set, it lists these too.
+// Print prints what affects the whole cluster, and then the objects that need attention, and counts the others. If all is set, it lists these too.
 func (o *Overview) Print(w io.Writer, all bool) error {
 	var out strings.Builder
+	causes(&out, o.Components)
 	fine := 0
 	for _, b := range o.Objects {
 		if !b.attention() && !all {
@@ -135,7 +136,6 @@ func (o *Overview) Print(w io.Writer, all bool) error {
 		fmt.Fprintf(&out, "Daemon: %s.\n", terminal.Line(o.Daemons.String()))
 	}
 	list(&out, "Volumes", o.Volumes)
-	list(&out, "Node components", o.Components)
 	list(&out, "Not readable", o.Unseen)
 	_, err := io.WriteString(w, out.String())
 	return err

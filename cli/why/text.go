@@ -42,6 +42,7 @@ func (s State) shown(colors terminal.Palette) string {
 // nodes, or all of them if all is set.
 func (p *Page) Print(w io.Writer, all bool) error {
 	var out strings.Builder
+	causes(&out, p.Components)
 	p.head(&out)
 	colors := terminal.Colors(w)
 	for _, group := range group(p.Nodes) {
@@ -53,7 +54,6 @@ func (p *Page) Print(w io.Writer, all bool) error {
 			fmt.Fprintf(&out, "  %s: %s\n", heading(terminalNames(c.Examples), false)+more(c.Nodes-len(c.Examples)), terminal.Line(c.Because))
 		}
 	}
-	list(&out, "Node components", p.Components)
 	list(&out, "Not readable", p.Unseen)
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -192,6 +192,18 @@ func terminalNames(names []string) []string {
 		out[i] = terminal.Line(n)
 	}
 	return out
+}
+
+// causes begins a text with what affects the whole cluster, because it can be the cause of everything below.
+func causes(out *strings.Builder, components []string) {
+	if len(components) == 0 {
+		return
+	}
+	out.WriteString("Node components:\n")
+	for _, c := range components {
+		fmt.Fprintf(out, "  %s\n", terminal.Line(c))
+	}
+	out.WriteString("\n")
 }
 
 func list(out *strings.Builder, title string, lines []string) {
