@@ -8,6 +8,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"runtime/debug"
@@ -41,6 +42,8 @@ type Options struct {
 	// Alone means that operators have no leader election, as with one replica. A renewal every two seconds is most of what
 	// happens in a cluster that is idle.
 	Alone bool
+	// Latency is the longest time that a request takes. The zero value stands for 20 milliseconds.
+	Latency time.Duration
 	// Log gets what the components log. The zero value discards it.
 	Log logr.Logger
 }
@@ -57,6 +60,7 @@ type World struct {
 
 	tb     testing.TB
 	elect  bool
+	slow   time.Duration
 	log    logr.Logger
 	events events
 	// ctx ends with the world.
@@ -82,7 +86,7 @@ func New(tb testing.TB, o Options) *World {
 		tb.Fatal(err)
 	}
 	w := &World{
-		API: server, Network: newNetwork(), Registry: &Registry{}, elect: !o.Alone, tb: tb, log: o.Log,
+		API: server, Network: newNetwork(), Registry: &Registry{}, elect: !o.Alone, slow: cmp.Or(o.Latency, fast), tb: tb, log: o.Log,
 		rand: rand.New(rand.NewPCG(o.Seed, 0)), //nolint:gosec // a seed makes it repeatable
 	}
 	w.ctx, w.finish = context.WithCancel(context.Background())
@@ -111,6 +115,9 @@ var quiet = sync.OnceFunc(func() {
 	klog.SetLogger(logr.Discard())
 	utilruntime.ErrorHandlers = nil //nolint:reassign // they delay errors by the process's real time
 })
+
+// fast is the longest time that a request takes by default.
+const fast = 20 * time.Millisecond
 
 // Admin is the actor of World.Client.
 const Admin = "admin"
@@ -157,10 +164,9 @@ func (w *World) Nodes() []*Node {
 
 // latency returns the time that a request or call takes.
 func (w *World) latency() time.Duration {
-	const most = 20
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Duration(1+w.rand.IntN(most)) * time.Millisecond
+	return time.Duration(1+w.rand.IntN(int(w.slow.Milliseconds()))) * time.Millisecond
 }
 
 // end ends all components, and what they left.

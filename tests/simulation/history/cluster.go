@@ -69,7 +69,7 @@ var logger logr.Logger
 func newCluster(tb testing.TB, p Plan, invariants []Invariant, tally *Tally) *Cluster {
 	tb.Helper()
 	c := &Cluster{
-		World: simulation.New(tb, simulation.Options{Seed: p.Seed, Log: logger}), tb: tb, tally: tally, invariants: invariants, pods: map[string]*corev1.Pod{},
+		World: simulation.New(tb, simulation.Options{Seed: p.Seed, Alone: p.Alone, Latency: p.Latency.Duration, Log: logger}), tb: tb, tally: tally, invariants: invariants, pods: map[string]*corev1.Pod{},
 		Model: chaos.NewModel(abilities(), nodes(p)), Settled: time.Now(), worked: time.Now(),
 		ends: map[int]func(){}, faults: map[string]time.Time{}, changed: map[string]bool{}, objects: map[string]map[string]*unstructured.Unstructured{},
 	}
@@ -173,7 +173,7 @@ func (c *Cluster) work() {
 
 // called is the kernel: it refuses some programs. It has the invariants checked after calls.
 func (c *Cluster) called(_ context.Context, e simulation.Event) error {
-	c.tally.see(e)
+	c.tally.step(e)
 	if e.Resource != simulation.ResourceDaemon {
 		return nil
 	}

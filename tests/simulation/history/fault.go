@@ -6,7 +6,6 @@ package history
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -161,50 +160,4 @@ func faultOf(kind string) *FaultKind {
 		}
 	}
 	return nil
-}
-
-// drawFault draws a fault. Those that are about an event happen at one of those that were seen.
-func drawFault(r *rand.Rand, p Plan, seen []simulation.Event) (Step, bool) {
-	kind := Faults[r.IntN(len(Faults))]
-	fault := &Fault{Kind: kind.Name}
-	if kind.Longest > 0 {
-		fault.For.Duration = drawDuration(r, kind.Shortest, kind.Longest)
-	}
-	if at := drawAddress(r, kind, seen); at != nil {
-		return Step{Fault: fault, At: at}, true
-	}
-	if kind.Targets == nil {
-		return Step{}, false
-	}
-	all := kind.Targets(p)
-	fault.Target = all[r.IntN(len(all))]
-	return Step{Fault: fault}, true
-}
-
-// drawDuration prefers short ones.
-func drawDuration(r *rand.Rand, shortest, longest time.Duration) time.Duration {
-	longest = max(shortest+1, longest/time.Duration(1<<r.IntN(8)))
-	return (shortest + time.Duration(r.Int64N(int64(longest-shortest)+1))).Round(100 * time.Millisecond)
-}
-
-// drawAddress draws one of the events that the same operations led to without faults.
-func drawAddress(r *rand.Rand, kind FaultKind, seen []simulation.Event) *Address {
-	if len(seen) == 0 || !kind.Requests && !kind.Calls {
-		return nil
-	}
-	e := seen[r.IntN(len(seen))]
-	if !e.Writes() && r.IntN(2) == 0 {
-		e = seen[r.IntN(len(seen))]
-	}
-	if isCall := e.Resource == simulation.ResourceDaemon; isCall && !kind.Calls || !isCall && !kind.Requests {
-		return nil
-	}
-	a := &Address{Nth: 1 + r.IntN(4)*r.IntN(2), Done: r.IntN(2) == 0, Actor: e.Actor, Verb: e.Verb, Resource: e.Resource, Subresource: e.Subresource}
-	if r.IntN(2) == 0 { // any replica or node
-		a.Actor = ""
-	}
-	if kind.Before {
-		a.Done = false
-	}
-	return a
 }

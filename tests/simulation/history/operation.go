@@ -24,13 +24,14 @@ import (
 
 // Names of operations.
 const (
+	create   = "create an object"
 	policies = "create or delete the RolloutPolicies"
 	labels   = "label a node"
 )
 
 // Operations contains how the operations of [chaos.Operations] are done in the simulation. Those that aren't here aren't drawn.
 var Operations = map[string]func(context.Context, *Cluster, chaos.Step) error{
-	"create an object": func(ctx context.Context, c *Cluster, s chaos.Step) error {
+	create: func(ctx context.Context, c *Cluster, s chaos.Step) error {
 		return c.Client.Create(ctx, objectOf(s.Object))
 	},
 	"change an object":               replace,

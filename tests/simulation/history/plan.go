@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/tests/chaos"
-	"github.com/bpfman/bpfman-operator/tests/simulation"
 )
 
 // Plan is a history to play. The order of goroutines isn't a part of it, so a plan that breaks an invariant may not do so each
@@ -27,16 +26,21 @@ type Plan struct {
 	// Seed is the seed of the latencies.
 	Seed uint64 `json:"seed"`
 	// Nodes and Operators are the numbers of nodes and replicas of the operator.
-	Nodes     int    `json:"nodes"`
-	Operators int    `json:"operators"`
-	Steps     []Step `json:"steps"`
+	Nodes     int `json:"nodes"`
+	Operators int `json:"operators"`
+	// Alone means that the operators have no leader election, so that all of them work at the same time.
+	Alone bool `json:"alone,omitempty"`
+	// Latency is the longest time that a request takes. The zero value is that of a fast network.
+	Latency metav1.Duration `json:"latency,omitzero"`
+	Steps   []Step          `json:"steps"`
 }
 
 // Step is an operation of a user, a fault, or a rest. The next step doesn't wait for a fault.
 type Step struct {
 	// Says is the step in words. It is written for readers, and not read.
 	Says string `json:"says,omitempty"`
-	// Operation is one of the chaos test. If it is Settled, the faults end, and the cluster comes to rest.
+	// Operation is one of the chaos test. If it is Settled, the faults end after a while, and the cluster comes to
+	// rest.
 	Operation *chaos.Step `json:"operation,omitempty"`
 	Fault     *Fault      `json:"fault,omitempty"`
 	// At is the event at which the step happens. Without it, the step happens when the one before is done.
@@ -52,38 +56,6 @@ type Fault struct {
 	For metav1.Duration `json:"for,omitzero"`
 }
 
-// Address selects the nth event that matches, counted from 1 when the step is due. Empty fields match everything.
-type Address struct {
-	Nth         int    `json:"nth"`
-	Done        bool   `json:"done,omitempty"`
-	Actor       string `json:"actor,omitempty"`
-	Verb        string `json:"verb,omitempty"`
-	Resource    string `json:"resource,omitempty"`
-	Subresource string `json:"subresource,omitempty"`
-	Name        string `json:"name,omitempty"`
-}
-
-func (a *Address) match() simulation.Match {
-	return simulation.Match{Actor: a.Actor, Verb: a.Verb, Resource: a.Resource, Subresource: a.Subresource, Name: a.Name, Done: a.Done, Writes: a.Verb == ""}
-}
-
-func (a *Address) String() string {
-	when := "before"
-	if a.Done {
-		when = "after"
-	}
-	verb := a.Verb
-	if verb == "" {
-		verb = "write"
-	}
-	what := strings.Trim(strings.Join([]string{a.Resource, a.Name, a.Subresource}, "/"), "/")
-	actor := a.Actor
-	if actor == "" {
-		actor = "anybody"
-	}
-	return strings.TrimSpace(fmt.Sprintf("%s %s's %d. %s of %s", when, actor, a.Nth, verb, what))
-}
-
 func (s Step) String() string {
 	var text string
 	switch {
@@ -96,7 +68,10 @@ func (s Step) String() string {
 			text += ", for " + d.String()
 		}
 	case s.Operation.Settled:
-		return "the faults end, and the cluster comes to rest"
+		text = "the faults end, and the cluster comes to rest"
+		if s.Operation.After > 0 {
+			text += " after " + milliseconds(s.Operation.After).String()
+		}
 	default:
 		text = wordsOf(s.Operation)
 	}
@@ -123,10 +98,12 @@ func wordsOf(s *chaos.Step) string {
 		words = append(words, "on", s.Node)
 	}
 	if s.After > 0 {
-		words = append(words, "after", (time.Duration(s.After) * time.Millisecond).String())
+		words = append(words, "after", milliseconds(s.After).String())
 	}
 	return strings.Join(words, " ")
 }
+
+func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // Save writes a recording.
 func (p Plan) Save(file string) error {

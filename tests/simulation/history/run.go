@@ -39,6 +39,7 @@ func Play(t *testing.T, p Plan, invariants []Invariant, tally *Tally) (broken *B
 			case s.Fault != nil:
 				armed = append(armed, c.inject(s))
 			case s.Operation.Settled:
+				c.wait(milliseconds(s.Operation.After))
 				for _, disarm := range armed {
 					disarm()
 				}
@@ -128,7 +129,7 @@ func (c *Cluster) inject(s Step) (disarm func()) {
 
 // operate does an operation, which may wait for an event.
 func (c *Cluster) operate(s Step) {
-	c.wait(time.Duration(s.Operation.After) * time.Millisecond)
+	c.wait(milliseconds(s.Operation.After))
 	if s.At != nil {
 		var happened atomic.Bool
 		remove := c.OnEvent(simulation.Nth(s.At.Nth, s.At.match(), func(context.Context, simulation.Event) error {

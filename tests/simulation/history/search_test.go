@@ -38,7 +38,7 @@ func TestSearch(t *testing.T) {
 		first = uint64(time.Now().UnixNano())
 	}
 	for start, n := time.Now(), first; time.Since(start) < *duration && !t.Failed(); n++ {
-		p := Draw(n, tally.Seen())
+		p := Draw(n)
 		if broken := Play(t, p, Invariants, tally); broken != nil {
 			report(t, p, broken, tally)
 		}
@@ -65,7 +65,7 @@ func TestEachStep(t *testing.T) {
 	if *each == 0 {
 		t.Skip("-each isn't set")
 	}
-	reference := Draw(*each, nil)
+	reference := Draw(*each)
 	reference.Steps = slices.DeleteFunc(reference.Steps, func(s Step) bool { return s.Fault != nil })
 	tally := NewTally()
 	steps := tally.record(func() {

@@ -21,9 +21,6 @@ type Tally struct {
 	played    time.Duration
 	faults    map[string]int
 	checks    map[string]int
-	// seen contains one event of each component, verb and resource, and order their order.
-	seen  map[simulation.Event]bool
-	order []simulation.Event
 	// steps gets the address of each write and call, while it isn't nil, and counts the number of those with the same fields.
 	steps  []Address
 	counts map[Address]int
@@ -31,7 +28,7 @@ type Tally struct {
 
 // NewTally returns an empty tally.
 func NewTally() *Tally {
-	return &Tally{faults: map[string]int{}, checks: map[string]int{}, seen: map[simulation.Event]bool{}}
+	return &Tally{faults: map[string]int{}, checks: map[string]int{}}
 }
 
 func (t *Tally) check(name string) {
@@ -77,27 +74,6 @@ func (t *Tally) step(e simulation.Event) {
 		a.Nth = t.counts[a]
 		t.steps = append(t.steps, a)
 	}
-}
-
-func (t *Tally) see(e simulation.Event) {
-	t.step(e)
-	if strings.HasPrefix(e.Resource, "/") || !e.Writes() && e.Verb != "list" && e.Verb != "watch" && e.Verb != "List" {
-		return
-	}
-	e = simulation.Event{Actor: e.Actor, Verb: e.Verb, Resource: e.Resource, Subresource: e.Subresource}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.seen[e] {
-		t.seen[e] = true
-		t.order = append(t.order, e)
-	}
-}
-
-// Seen returns the events that faults can happen at.
-func (t *Tally) Seen() []simulation.Event {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.order)
 }
 
 func (t *Tally) String() string {
