@@ -239,10 +239,13 @@ test-rbac: ## Compare the components' permissions with their requests in the aud
 
 AUDIT_LOG ?= $(CLUSTER_STATE)/logs/audit.log
 
-# The search is for new seeds, each time. SEED sets the first. EACH_STEP=<seed> plays the history of that seed with one fault at
+# The search is for new seeds, each time. SEED sets the first. HAVING=<text> plays only histories with a fault or an operation with
+# this text. GO_ON=yes lists all histories that break an invariant, instead of shortening the first one. EACH_STEP=<seed> plays the history of that seed with one fault at
 # each of its steps instead. What is found is kept in tests/simulation/recordings.
 SIMULATION = go -C tests test -count=1 -v -timeout 0 $(SIMULATION_FLAGS) ./simulation/history
 EACH_STEP ?=
+HAVING ?=
+GO_ON ?=
 
 # In CI, the seeds come from the commit, so that another run plays the same histories.
 SIMULATION_SEED = $(if $(filter command line,$(origin SEED)),$(SEED),$(if $(CI),$(shell printf %d 0x$$(git rev-parse --short=12 HEAD)),0))
@@ -251,7 +254,7 @@ SIMULATION_SEED = $(if $(filter command line,$(origin SEED)),$(SEED),$(if $(CI),
 test-simulation: MINUTES = 1
 test-simulation: ## Play recorded and, for MINUTES=1, random histories of a simulated cluster with faults, and check what always holds (docs/reliability.md).
 	go -C tests test -count=1 $(SCENARIO_FLAGS) ./simulation ./simulation/start
-	$(SIMULATION) -args -search=$(MINUTES)m -seed=$(SIMULATION_SEED) $(if $(EACH_STEP),-each=$(EACH_STEP)) -keep=$(CURDIR)/tests/simulation/recordings
+	$(SIMULATION) -args -search=$(MINUTES)m -seed=$(SIMULATION_SEED) $(if $(EACH_STEP),-each=$(EACH_STEP)) -having="$(HAVING)" $(if $(GO_ON),-go-on) -keep=$(CURDIR)/tests/simulation/recordings
 
 SIMULATED = agent/controller agent/record operator/...
 COVERED = -coverpkg=$(subst $(space),$(comma),$(SIMULATED:%=github.com/bpfman/bpfman-operator/%))

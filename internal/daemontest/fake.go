@@ -32,7 +32,7 @@ type Daemon struct {
 	Fault func(call string, request proto.Message, done bool) error
 	// NoAttach makes it a daemon of v0.5, which doesn't implement Attach.
 	NoAttach bool
-	// LoadedAt is the load time of all programs, in the kernel's format.
+	// LoadedAt is the load time of new programs, in the kernel's format.
 	LoadedAt string
 	// Maps contains the names of the maps in all objects.
 	Maps []string
@@ -278,6 +278,13 @@ func (d *Daemon) Calls() []string {
 	calls := d.calls
 	d.calls = nil
 	return calls
+}
+
+// SetLoadedAt sets the load time of the programs that are loaded from now on, as a step of the clock does.
+func (d *Daemon) SetLoadedAt(loadedAt string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.LoadedAt = loadedAt
 }
 
 // Reset removes all programs and their pins, as a reboot does. IDs start again, and programs have the next load time.

@@ -29,6 +29,7 @@ type Daemon struct {
 	started chan struct{}
 	hangs   bool
 	takes   func(call string) time.Duration
+	clock   time.Duration
 	// changed is called after a call has taken effect.
 	changed func()
 }
@@ -114,9 +115,19 @@ func (d *Daemon) SetTime(takes func(call string) time.Duration) {
 
 // Forget makes the daemon lose all programs, as if its database and its pins were removed. The kernel removes them.
 func (d *Daemon) Forget() error {
-	err := d.Reset(time.Now().Format(loadTime))
+	d.mu.Lock()
+	now := time.Now().Add(d.clock)
+	d.mu.Unlock()
+	err := d.Reset(now.Format(loadTime))
 	d.changed()
 	return err
+}
+
+func (d *Daemon) setClock(by time.Duration) {
+	d.mu.Lock()
+	d.clock = by
+	d.mu.Unlock()
+	d.SetLoadedAt(time.Now().Add(by).Format(loadTime))
 }
 
 // loadTime is the format of a program's load time.

@@ -26,7 +26,7 @@ func (n *Node) SetConflicts(conflicts ...v1alpha1.BpfNodeConflict) {
 
 // runInspector publishes the node's BpfNode until the process ends. What it says comes from the daemon in place of the kernel.
 func (n *Node) runInspector(p *process) error {
-	publisher, err := publish.New(p.connect(n.Network, n.world.Network).config(), n.Name, publish.DefaultPace, slog.New(slog.DiscardHandler))
+	publisher, err := publish.New(n.connect(p).config(), n.Name, publish.DefaultPace, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return fmt.Errorf("create the inspector of %s: %w", n.Name, err)
 	}

@@ -33,6 +33,12 @@ func (n *Node) Join() {
 			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
 		},
 	})
+	n.createPod()
+	n.report(n.reaches(), n.Agent.Running())
+}
+
+// createPod creates the pod of the node's agent.
+func (n *Node) createPod() {
 	n.world.Create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: n.agentPod(), Labels: deploy.PodLabels()},
 		Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{
@@ -42,6 +48,18 @@ func (n *Node) Join() {
 			{Name: deploy.InspectorContainer, Image: "inspector:v1"},
 		}},
 	})
+}
+
+// ReplacePod replaces the pod of the node's agent, as an upgrade does.
+func (n *Node) ReplacePod() {
+	n.world.tb.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: n.agentPod()}}
+	err := n.world.Client.Delete(n.world.tb.Context(), pod, client.GracePeriodSeconds(0))
+	if apierrors.IsNotFound(err) {
+		return // the node was deleted
+	}
+	n.world.must(err)
+	n.createPod()
 	n.report(n.reaches(), n.Agent.Running())
 }
 
@@ -70,7 +88,7 @@ func (n *Node) runKubelet(ctx context.Context) {
 	var reached, ready bool
 	for {
 		changes := []<-chan struct{}{n.power.next(), n.Agent.changed.next()}
-		for _, network := range []*Network{n.Network, n.world.Network} {
+		for _, network := range []*Network{n.Network, n.Cable, n.world.Network} {
 			_, changed := network.Reach()
 			changes = append(changes, changed)
 		}
@@ -95,12 +113,7 @@ func (n *Node) runKubelet(ctx context.Context) {
 
 // reaches reports whether the kubelet reaches the API server.
 func (n *Node) reaches() bool {
-	n.mu.Lock()
-	off := n.off
-	n.mu.Unlock()
-	own, _ := n.Network.Reach()
-	server, _ := n.world.Network.Reach()
-	return !off && own == Up && server == Up
+	return !n.IsOff() && now([]*Network{n.Network, n.Cable, n.world.Network}) == nil
 }
 
 // report updates the conditions of the Node and of the agent's pod.
@@ -194,6 +207,13 @@ func (n *Node) PowerOff() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.paused, n.pods = paused, pods
+}
+
+// IsOff reports whether the node is switched off.
+func (n *Node) IsOff() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.off
 }
 
 // PowerOn boots the node. The components and pods that ran when it was switched off run again.

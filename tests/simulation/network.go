@@ -6,6 +6,8 @@ package simulation
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -134,6 +136,8 @@ type connection struct {
 
 	networks          []*Network
 	requests, watches http.RoundTripper
+	// distrusts reports whether certificates look invalid to the process. It isn't called if it is nil.
+	distrusts func() bool
 }
 
 // connect returns a process's connection to the API server.
@@ -235,10 +239,10 @@ func (c *connection) follow(ctx context.Context, lose context.CancelCauseFunc) {
 	}
 }
 
-// anyOf waits for one of at most four changes, or for a time. It returns false if ctx ends.
+// anyOf waits for one of at most five changes, or for a time. It returns false if ctx ends.
 func anyOf(ctx context.Context, changes []<-chan struct{}, most time.Duration) bool {
-	var four [4]<-chan struct{}
-	copy(four[:], changes)
+	var five [5]<-chan struct{}
+	copy(five[:], changes)
 	var passed <-chan time.Time
 	if most != forever {
 		passed = time.After(most)
@@ -246,10 +250,11 @@ func anyOf(ctx context.Context, changes []<-chan struct{}, most time.Duration) b
 	select {
 	case <-ctx.Done():
 		return false
-	case <-four[0]:
-	case <-four[1]:
-	case <-four[2]:
-	case <-four[3]:
+	case <-five[0]:
+	case <-five[1]:
+	case <-five[2]:
+	case <-five[3]:
+	case <-five[4]:
 	case <-passed:
 	}
 	return true
@@ -274,6 +279,9 @@ func (c *connection) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	if err := c.world.travel(ctx, c.networks); err != nil {
 		return nil, err
+	}
+	if c.distrusts != nil && c.distrusts() {
+		return nil, &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}
 	}
 	ours, theirs := net.Pipe()
 	go func() { //nolint:contextcheck // a connection outlives the dialing

@@ -45,8 +45,8 @@ type Node struct {
 	Daemon *Daemon
 	// Runtime is the node's container runtime.
 	Runtime *Runtime
-	// Network is the node's way to the API server. Attached programs affect it: see CutOff.
-	Network *Network
+	// Network is the node's way to the API server. Attached programs affect it: see CutOff. Cable is the next part of it.
+	Network, Cable *Network
 
 	world *World
 	dir   string
@@ -60,6 +60,7 @@ type Node struct {
 	interfaces map[string]program.Interface
 	plugin     served
 	conflicts  []v1alpha1.BpfNodeConflict
+	clock      time.Duration
 	// off means that the node is switched off. Paused are the components and pods that start when it is switched on.
 	off    bool
 	paused []*Component
@@ -75,7 +76,7 @@ type Node struct {
 func (w *World) AddNode(name string) *Node {
 	w.tb.Helper()
 	n := &Node{
-		Name: name, Network: newNetwork(), world: w, dir: w.tb.TempDir(), booted: time.Now(),
+		Name: name, Network: newNetwork(), Cable: newNetwork(), world: w, dir: w.tb.TempDir(), booted: time.Now(),
 		interfaces: map[string]program.Interface{Uplink: {Index: 2}}, mounts: mounts{byTarget: map[string]Volume{}},
 	}
 	n.Daemon = newDaemon(filepath.Join(n.dir, "daemon"), n.programsChanged)
@@ -111,6 +112,13 @@ func (n *Node) proc() string { return filepath.Join(n.dir, "proc") }
 // store returns the directory with what the agent stores.
 func (n *Node) store() string { return filepath.Join(n.dir, fmt.Sprint("disk-", n.disk)) }
 
+// Store returns the directory with what the agent stores. It changes when an agent crashes.
+func (n *Node) Store() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.store()
+}
+
 // keepDisk keeps what a crashed agent has stored, so that what it does later has no effect.
 func (n *Node) keepDisk() {
 	n.mu.Lock()
@@ -122,12 +130,10 @@ func (n *Node) keepDisk() {
 
 // runAgent runs an agent until it ends.
 func (n *Node) runAgent(p *process) error {
-	n.mu.Lock()
-	store := n.store()
-	n.mu.Unlock()
+	store := n.Store()
 	measured := metrics.New(prometheus.NewRegistry())
-	a, err := agent.New(p.connect(n.Network, n.world.Network).config(), agent.Options{
-		NodeName: n.Name, Namespace: Namespace, BytecodeDir: store, BytecodeSize: bytecodeSize, Confirm: confirmWithin,
+	a, err := agent.New(n.connect(p).config(), agent.Options{
+		NodeName: n.Name, Namespace: Namespace, BytecodeDir: store, BytecodeSize: n.world.stored, Confirm: confirmWithin,
 		UprobeNamespaces: []string{"*"}, Metrics: measured,
 	}, agent.Node{
 		Daemon:     gobpfman.NewBpfmanClient(&daemonConn{process: p, daemon: n.Daemon}),
@@ -143,6 +149,26 @@ func (n *Node) runAgent(p *process) error {
 		return fmt.Errorf("create the agent of %s: %w", n.Name, err)
 	}
 	return a.Run(p.ctx)
+}
+
+// connect returns a process's connection to the API server. New connections need a clock that is right.
+func (n *Node) connect(p *process) *connection {
+	c := p.connect(n.Network, n.Cable, n.world.Network)
+	c.distrusts = func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.clock != 0
+	}
+	return c
+}
+
+// SetClock sets the difference of the node's clock from the time of day, beside which certificates aren't valid. The kernel dates
+// new programs with it. Nothing measures intervals with it.
+func (n *Node) SetClock(by time.Duration) {
+	n.mu.Lock()
+	n.clock = by
+	n.mu.Unlock()
+	n.Daemon.setClock(by)
 }
 
 func (n *Node) uptime() time.Duration {

@@ -44,6 +44,8 @@ type Options struct {
 	Alone bool
 	// Latency is the longest time that a request takes. The zero value stands for 20 milliseconds.
 	Latency time.Duration
+	// BytecodeSize is how much the agents store. The zero value stands for their default.
+	BytecodeSize int64
 	// Log gets what the components log. The zero value discards it.
 	Log logr.Logger
 }
@@ -61,6 +63,7 @@ type World struct {
 	tb     testing.TB
 	elect  bool
 	slow   time.Duration
+	stored int64
 	log    logr.Logger
 	events events
 	// ctx ends with the world.
@@ -86,7 +89,7 @@ func New(tb testing.TB, o Options) *World {
 		tb.Fatal(err)
 	}
 	w := &World{
-		API: server, Network: newNetwork(), Registry: &Registry{}, elect: !o.Alone, slow: cmp.Or(o.Latency, fast), tb: tb, log: o.Log,
+		API: server, Network: newNetwork(), Registry: &Registry{}, elect: !o.Alone, slow: cmp.Or(o.Latency, fast), stored: cmp.Or(o.BytecodeSize, bytecodeSize), tb: tb, log: o.Log,
 		rand: rand.New(rand.NewPCG(o.Seed, 0)), //nolint:gosec // a seed makes it repeatable
 	}
 	w.ctx, w.finish = context.WithCancel(context.Background())

@@ -40,6 +40,7 @@ type Cluster struct {
 	checks     []Checks
 	invariants []Invariant
 	interfaces int
+	images     bool
 	pods       map[string]*corev1.Pod
 
 	// checking is held while invariants are checked, and while the model changes.
@@ -49,15 +50,21 @@ type Cluster struct {
 	broken *BrokenError
 	// worked is when something was last written, loaded or attached.
 	worked time.Time
-	// ends contains what ends the faults that last.
-	ends map[int]func()
-	// faults contains when the faults of a target ended, or the zero time if they haven't. "" is the API server.
-	faults map[string]time.Time
-	// lasting is the number of the last fault.
+	// ends contains the faults that last, by their numbers, of which lasting is the last one.
+	ends    map[int]func()
 	lasting int
-	log     []string
+	// faults counts the faults of a target that last, and disturbed contains when there was one, or when it ended. "" is the API server.
+	faults    map[string]int
+	disturbed map[string]time.Time
+	// due is what has to be done within a second.
+	due []func()
+	log []string
 	// changed contains what operations were about since the last rest.
 	changed map[string]bool
+	// operated contains the times of the last operations about an object, and of any operation, which is "".
+	operated map[string]time.Time
+	// restored means that etcd was restored since the last rest.
+	restored bool
 	// objects contains the objects of each resource.
 	objects map[string]map[string]*unstructured.Unstructured
 }
@@ -69,9 +76,9 @@ var logger logr.Logger
 func newCluster(tb testing.TB, p Plan, invariants []Invariant, tally *Tally) *Cluster {
 	tb.Helper()
 	c := &Cluster{
-		World: simulation.New(tb, simulation.Options{Seed: p.Seed, Alone: p.Alone, Latency: p.Latency.Duration, Log: logger}), tb: tb, tally: tally, invariants: invariants, pods: map[string]*corev1.Pod{},
+		World: simulation.New(tb, simulation.Options{Seed: p.Seed, Alone: p.Alone, Latency: p.Latency.Duration, BytecodeSize: bytecodeSize, Log: logger}), tb: tb, tally: tally, invariants: invariants, images: p.Images, pods: map[string]*corev1.Pod{},
 		Model: chaos.NewModel(abilities(), nodes(p)), Settled: time.Now(), worked: time.Now(),
-		ends: map[int]func(){}, faults: map[string]time.Time{}, changed: map[string]bool{}, objects: map[string]map[string]*unstructured.Unstructured{},
+		ends: map[int]func(){}, faults: map[string]int{}, disturbed: map[string]time.Time{}, changed: map[string]bool{}, operated: map[string]time.Time{}, objects: map[string]map[string]*unstructured.Unstructured{},
 	}
 	for _, invariant := range invariants {
 		c.checks = append(c.checks, invariant.Watch(c))
@@ -87,6 +94,10 @@ func newCluster(tb testing.TB, p Plan, invariants []Invariant, tally *Tally) *Cl
 	}
 	return c
 }
+
+// bytecodeSize has space for all images of the users' objects, of 85 bytes each, and for those of a greedy tenant, but not for a
+// second one's: nodes have to make room.
+const bytecodeSize = 85 * (12 + greedyObjects/2)
 
 // abilities are those of a kernel that can do everything.
 func abilities() map[string]chaos.Ability {
@@ -172,8 +183,14 @@ func (c *Cluster) work() {
 }
 
 // called is the kernel: it refuses some programs. It has the invariants checked after calls.
-func (c *Cluster) called(_ context.Context, e simulation.Event) error {
+func (c *Cluster) called(ctx context.Context, e simulation.Event) error {
 	c.tally.step(e)
+	if readsSilent(e) {
+		return simulation.Hang(ctx, e)
+	}
+	if e.Resource == simulation.ResourceRegistry && !e.Done && strings.Contains(e.Name, noSuchImage) {
+		return errors.New("MANIFEST_UNKNOWN: manifest unknown")
+	}
 	if e.Resource != simulation.ResourceDaemon {
 		return nil
 	}
@@ -203,13 +220,16 @@ func text(e simulation.Event) string {
 	return words[:min(len(words), 160)]
 }
 
+// noSuchImage is a part of the names of images that don't exist.
+const noSuchImage = "no_such_image"
+
 // refused returns the error of the kernel for bytecode that the model calls bad.
 func refused(e simulation.Event) error {
 	load, ok := e.Call.(*gobpfman.LoadRequest)
 	if !ok {
 		return nil
 	}
-	if strings.Contains(load.GetBytecode().GetFile(), "no_such_image") {
+	if strings.Contains(load.GetBytecode().GetFile(), noSuchImage) {
 		return status.Error(codes.Aborted, "can't open file")
 	}
 	for _, f := range load.GetInfo() {
@@ -218,49 +238,6 @@ func refused(e simulation.Event) error {
 		}
 	}
 	return nil
-}
-
-// Until has a fault end after its time, or at the next rest if that is earlier.
-func (c *Cluster) Until(f Fault, end func()) {
-	c.mu.Lock()
-	c.lasting++
-	id := c.lasting
-	c.faults[f.Target] = time.Time{}
-	c.mu.Unlock()
-	ended := sync.OnceFunc(func() {
-		end()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.ends, id)
-		c.faults[f.Target] = time.Now()
-	})
-	c.mu.Lock()
-	c.ends[id] = ended
-	c.mu.Unlock()
-	time.AfterFunc(f.For.Duration, ended)
-}
-
-// disturb says that there was a fault of a target just now.
-func (c *Cluster) disturb(target string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at, there := c.faults[target]; !there || !at.IsZero() {
-		c.faults[target] = time.Now()
-	}
-}
-
-// Calm reports whether there was no fault of these targets in a time until now. A target is a node with its agent, an operator, or
-// the API server, which is "".
-func (c *Cluster) Calm(since time.Duration, targets ...string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for target, ended := range c.faults {
-		name := target[strings.LastIndex(target, "/")+1:]
-		if slices.Contains(targets, name) && (ended.IsZero() || time.Since(ended) < since) {
-			return false
-		}
-	}
-	return true
 }
 
 // Objects returns the objects of a resource, such as bpfprograms. Don't change them.
@@ -287,6 +264,23 @@ func (c *Cluster) remember(w Write) {
 	c.objects[w.Resource][w.After.GetNamespace()+"/"+w.After.GetName()] = w.After
 }
 
+// Restored reports whether etcd was restored since the last rest. Objects and nodes can have gone back and forth.
+func (c *Cluster) Restored() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.restored
+}
+
+// points is a place in which pods or interfaces have come or gone.
+const points = "points"
+
+// Operated returns the time of the last operation about an object, or, for "", of any operation.
+func (c *Cluster) Operated(name string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.operated[name]
+}
+
 // Changed reports whether an operation since the last rest was about an object, a node, or the RolloutPolicies, which are "".
 func (c *Cluster) Changed(what string) bool {
 	c.mu.Lock()
@@ -305,13 +299,8 @@ const (
 
 // rest ends the faults, and waits until nothing happens.
 func (c *Cluster) rest() {
-	c.mu.Lock()
-	ends := c.ends
-	c.ends = map[int]func(){}
-	c.mu.Unlock()
-	for _, end := range ends {
-		end()
-	}
+	c.endFaults()
+	c.doDue()
 	start := time.Now()
 	for c.Broken() == nil {
 		c.mu.Lock()
@@ -337,12 +326,13 @@ func (c *Cluster) rest() {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.Settled, c.changed = time.Now(), map[string]bool{}
+	c.Settled, c.changed, c.restored = time.Now(), map[string]bool{}, false
 }
 
 // second lets a second pass.
 func (c *Cluster) second() {
 	c.Pass(time.Second)
+	c.doDue()
 	c.check(func(checks Checks) (bool, error) {
 		if checks.Second == nil {
 			return false, nil

@@ -24,7 +24,8 @@ const (
 // frequent the others are.
 type swarm struct {
 	// faults contains each kind of fault as often as its rate.
-	faults []*FaultKind
+	faults  []*FaultKind
+	reboots bool
 	// without contains the operations that are left out.
 	without map[string]bool
 	// Limits of a burst. A pause is between two operations.
@@ -35,7 +36,7 @@ type swarm struct {
 func drawSwarm(r *rand.Rand) swarm {
 	s := swarm{
 		without: map[string]bool{}, mostOperations: oneOf(r, 2, 5, 10), mostFaults: oneOf(r, 1, 3, 8),
-		longestPause: oneOf(r, time.Second, 10*time.Second, time.Minute, 5*time.Minute),
+		reboots: r.IntN(4) == 0, longestPause: oneOf(r, time.Second, 10*time.Second, time.Minute, 5*time.Minute),
 	}
 	for i := range Faults {
 		if r.IntN(4) == 0 || len(s.faults) == 0 && i == len(Faults)-1 {
@@ -54,24 +55,44 @@ func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 func Draw(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // it must be reproducible
 	p := Plan{Seed: seed, Nodes: 1 + r.IntN(mostNodes), Operators: 1 + r.IntN(mostOperators)}
+	p.Alone, p.Images = r.IntN(4) > p.Operators, r.IntN(2) == 0
 	p.Latency.Duration = oneOf(r, 0, 0, 100*time.Millisecond, 500*time.Millisecond)
 	s := drawSwarm(r)
 	m := chaos.NewModel(abilities(), nodes(p))
-	for range 1 + r.IntN(mostBursts) {
+	for n := range 1 + r.IntN(mostBursts) {
 		var burst []Step
-		for range 1 + r.IntN(s.mostOperations) {
-			if o, ok := s.operation(r, m); ok {
-				burst = append(burst, Step{Operation: &o})
-			}
+		first := 0
+		if s.reboots && n > 0 && r.IntN(2) == 0 {
+			burst, first = append(burst, drawReboot(r, p, m)), 1
+		} else {
+			burst = s.operations(r, m)
 		}
 		for range r.IntN(s.mostFaults + 1) {
-			burst = slices.Insert(burst, r.IntN(len(burst)+1), s.fault(r, p, m))
+			burst = slices.Insert(burst, first+r.IntN(len(burst)+1-first), s.fault(r, p, m))
 		}
 		m.Settle()
 		// Faults at events go on for a while after the last operation.
 		p.Steps = append(append(p.Steps, burst...), Step{Operation: &chaos.Step{Settled: true, After: s.pause(r)}})
 	}
 	return p
+}
+
+// drawReboot draws a reboot in a cluster that is at rest, without an operation at the same time: a node that reboots undoes what it
+// hasn't confirmed, and what it loads depends on how far a change has got.
+func drawReboot(r *rand.Rand, p Plan, m *chaos.Model) Step {
+	fault := &Fault{Kind: reboot.Name, Target: oneOf(r, nodes(p)...)}
+	fault.For.Duration = drawDuration(r, reboot.Shortest, reboot.Longest)
+	m.Apply(chaos.Step{Do: chaos.Reboot, Node: fault.Target})
+	return Step{Fault: fault}
+}
+
+func (s swarm) operations(r *rand.Rand, m *chaos.Model) (steps []Step) {
+	for range 1 + r.IntN(s.mostOperations) {
+		if o, ok := s.operation(r, m); ok {
+			steps = append(steps, Step{Operation: &o})
+		}
+	}
+	return steps
 }
 
 // pause draws a pause in milliseconds. It prefers short ones.

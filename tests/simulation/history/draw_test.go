@@ -32,7 +32,7 @@ func TestDraw(t *testing.T) {
 			in[name]++
 		}
 	}
-	all := slices.Collect(maps.Keys(Operations))
+	all := append(slices.Collect(maps.Keys(Operations)), reboot.Name)
 	for _, f := range Faults {
 		all = append(all, f.Name)
 	}

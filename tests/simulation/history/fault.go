@@ -6,11 +6,10 @@ package history
 import (
 	"context"
 	"fmt"
-	"net/http"
+	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/bpfman/bpfman-operator/tests/chaos"
 	"github.com/bpfman/bpfman-operator/tests/simulation"
 )
 
@@ -21,6 +20,8 @@ type FaultKind struct {
 	Requests, Calls bool
 	// Before means that it only happens before an event.
 	Before bool
+	// Server means that it is about the API server, with any target.
+	Server bool
 	// Targets returns what a fault without an event can be about.
 	Targets func(Plan) []string
 	// Shortest and Longest limit how long it lasts.
@@ -31,12 +32,15 @@ type FaultKind struct {
 }
 
 // Faults contains all kinds of faults.
-var Faults = []FaultKind{
+var Faults = slices.Concat(eventFaults, serverFaults, nodeFaults, []FaultKind{greedyTenant})
+
+// eventFaults are those of one request or call.
+var eventFaults = []FaultKind{
 	{
 		Name: "crash", Requests: true, Calls: true, Targets: components, Shortest: time.Second, Longest: 10 * time.Minute,
 		Begin: func(_ context.Context, c *Cluster, f Fault, _ simulation.Event) error {
 			component := c.Component(f.Target)
-			c.Until(f, component.Start)
+			c.Until(f, func() { c.startIfOn(component) })
 			component.Crash() // the event is lost with the process
 			return nil
 		},
@@ -49,12 +53,10 @@ var Faults = []FaultKind{
 		Begin: func(ctx context.Context, c *Cluster, f Fault, e simulation.Event) error {
 			ended := make(chan struct{})
 			c.Until(f, func() { close(ended) })
-			select {
-			case <-ended:
-				return simulation.Lose(ctx, e)
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err := until(ctx, ended); err != nil {
+				return err
 			}
+			return simulation.Lose(ctx, e)
 		},
 	},
 	{
@@ -63,68 +65,28 @@ var Faults = []FaultKind{
 			return simulation.Delay(f.For.Duration)(ctx, e)
 		},
 	},
-	answer("a conflict", http.StatusConflict, metav1.StatusReasonConflict),
-	answer("too many requests", http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests),
-	answer("an internal error", http.StatusInternalServerError, metav1.StatusReasonInternalError),
-	answer("an unavailable service", http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
-	{
-		Name: "silence of the API server", Targets: nobody, Shortest: 30 * time.Second, Longest: 2 * time.Hour,
-		Begin: network(simulation.Silent),
-	},
-	{
-		Name: "an API server that is down", Targets: nobody, Shortest: time.Second, Longest: 2 * time.Hour,
-		Begin: network(simulation.Refusing),
-	},
-	{
-		Name: "a restart of the API server, which forgets what it sent", Targets: nobody,
-		Begin: func(_ context.Context, c *Cluster, _ Fault, _ simulation.Event) error {
-			c.API.Compact()
-			c.API.EndWatches()
-			return nil
-		},
-	},
-	{
-		Name: "a daemon that is down", Targets: nodes, Shortest: time.Second, Longest: 10 * time.Minute,
-		Begin: func(_ context.Context, c *Cluster, f Fault, _ simulation.Event) error {
-			n := c.node(f.Target)
-			c.Until(f, n.Daemon.Start)
-			n.Daemon.Kill()
-			return nil
-		},
-	},
-	{
-		Name: "a daemon that hangs", Targets: nodes, Shortest: time.Second, Longest: 5 * time.Minute,
-		Begin: func(_ context.Context, c *Cluster, f Fault, _ simulation.Event) error {
-			n := c.node(f.Target)
-			c.Until(f, func() { n.Daemon.Kill(); n.Daemon.Start() })
-			n.Daemon.Hang()
-			return nil
-		},
-	},
-	{
-		Name: "a slow daemon", Targets: nodes, Shortest: 10 * time.Second, Longest: 5 * time.Minute,
-		Begin: func(_ context.Context, c *Cluster, f Fault, _ simulation.Event) error {
-			n := c.node(f.Target)
-			c.Until(f, func() { n.Daemon.SetTime(nil) })
-			n.Daemon.SetTime(func(string) time.Duration { return 3 * time.Second })
-			return nil
-		},
-	},
 }
 
-// answer is a fault in which the API server refuses a request.
-func answer(name string, code int32, reason metav1.StatusReason) FaultKind {
-	return FaultKind{Name: name, Requests: true, Before: true, Begin: func(ctx context.Context, _ *Cluster, _ Fault, e simulation.Event) error {
-		return simulation.Answer(code, reason, 0)(ctx, e)
-	}}
-}
-
-func network(reach simulation.Reach) func(context.Context, *Cluster, Fault, simulation.Event) error {
-	return func(_ context.Context, c *Cluster, f Fault, _ simulation.Event) error {
-		c.Until(f, func() { c.Network.Set(simulation.Up) })
-		c.Network.Set(reach)
+// reboot is a fault whose effects the model knows.
+var reboot = FaultKind{
+	Name: chaos.Reboot, Targets: nodes, Shortest: time.Second, Longest: 5 * time.Minute,
+	Begin: func(_ context.Context, c *Cluster, f Fault, _ simulation.Event) error {
+		c.apply(chaos.Step{Do: chaos.Reboot, Node: f.Target})
+		n := c.node(f.Target)
+		n.PowerOff()
+		c.Until(f, n.PowerOn)
 		return nil
+	},
+}
+
+// startIfOn starts a component, unless its node is switched off: it starts with the node.
+func (c *Cluster) startIfOn(component *simulation.Component) {
+	for _, n := range c.Nodes() {
+		if n.Agent == component && n.IsOff() {
+			return
+		}
 	}
+	component.Start()
 }
 
 func nobody(Plan) []string { return []string{""} }
@@ -154,6 +116,9 @@ func components(p Plan) (names []string) {
 }
 
 func faultOf(kind string) *FaultKind {
+	if kind == reboot.Name {
+		return &reboot
+	}
 	for i := range Faults {
 		if Faults[i].Name == kind {
 			return &Faults[i]

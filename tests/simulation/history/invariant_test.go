@@ -80,6 +80,28 @@ var breaks = map[string]func(*Cluster){
 		c.load(object.Name, "f", simulation.Uplink)
 		c.rest()
 	},
+	attachedInTime.Name: func(c *Cluster) {
+		c.Pass(time.Minute)
+		c.Settled, c.operated[""], c.changed[object.Name] = time.Now(), time.Now(), true
+		c.wait(time.Minute)
+	},
+	usedImages.Name: func(c *Cluster) {
+		request := &gobpfman.LoadRequest{
+			Info: []*gobpfman.LoadInfo{{Name: "tcx_stats"}}, Metadata: map[string]string{v1alpha1.MetadataProgramName: object.Name, v1alpha1.MetadataKind: object.Kind},
+			Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: "/var/lib/bpfman/bytecode/images/i@sha256:1.o"}},
+		}
+		if _, err := c.node("n1").Daemon.Load(context.Background(), request); err != nil {
+			c.tb.Fatal(err)
+		}
+		c.rest()
+	},
+	goneIsGone.Name: func(c *Cluster) {
+		report := &v1alpha1.BpfProgram{TypeMeta: metav1.TypeMeta{Kind: "BpfProgram"}, ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+		report.Status.Node = "n1"
+		c.wrote(Write{"agent/n1", "bpfprograms", nil, toUnstructured(report)})
+		c.node("n1").Leave()
+		c.wait(10 * time.Minute)
+	},
 	restInvariant.Name: func(c *Cluster) {
 		done := make(chan struct{})
 		go func() {
@@ -150,7 +172,7 @@ func (c *Cluster) load(name, function string, interfaces ...string) {
 
 // with returns the object with a rollout in a state, and ready or not.
 func with(state v1alpha1.RolloutState, step int32, ready bool) *unstructured.Unstructured {
-	o := objectOf(object).(*v1alpha1.TcxProgram) //nolint:forcetypeassert,errcheck // it is one
+	o := (&Cluster{}).objectOf(object).(*v1alpha1.TcxProgram) //nolint:forcetypeassert,errcheck // it is one
 	o.Kind, o.UID, o.Generation = object.Kind, "uid", 1
 	o.Status.ObservedGeneration = 1
 	if state != "" {

@@ -32,22 +32,18 @@ const (
 // Operations contains how the operations of [chaos.Operations] are done in the simulation. Those that aren't here aren't drawn.
 var Operations = map[string]func(context.Context, *Cluster, chaos.Step) error{
 	create: func(ctx context.Context, c *Cluster, s chaos.Step) error {
-		return c.Client.Create(ctx, objectOf(s.Object))
+		return c.Client.Create(ctx, c.objectOf(s.Object))
 	},
 	"change an object":               replace,
 	"roll out a revision that fails": replace,
 	"cut off a node": func(ctx context.Context, c *Cluster, s chaos.Step) error {
-		return c.Client.Create(ctx, objectOf(s.Object))
+		return c.Client.Create(ctx, c.objectOf(s.Object))
 	},
 	"delete an object": func(ctx context.Context, c *Cluster, s chaos.Step) error {
-		return c.Client.Delete(ctx, objectOf(s.Object))
+		return c.Client.Delete(ctx, c.objectOf(s.Object))
 	},
 	policies: func(ctx context.Context, c *Cluster, s chaos.Step) error {
-		for _, p := range chaos.Policies(c.Model.Nodes[len(c.Model.Nodes)-1]) {
-			if p.Spec.OnFailure == "" { // the one for good revisions: users resume a rollout that a fault halts
-				p.Spec.OnFailure, p.Spec.MaxUnhealthy, p.Spec.TimeLimit.Duration = v1alpha1.RolloutHalt, intstr.FromInt32(0), time.Minute
-				p.Spec.Steps[1].Pause.Duration = pause
-			}
+		for _, p := range c.rolloutPolicies() {
 			do := func(o client.Object) error { return c.Client.Create(ctx, o) }
 			if s.Value == "delete" {
 				do = func(o client.Object) error { return c.Client.Delete(ctx, o) }
@@ -58,13 +54,7 @@ var Operations = map[string]func(context.Context, *Cluster, chaos.Step) error{
 		}
 		return nil
 	},
-	labels: func(ctx context.Context, c *Cluster, s chaos.Step) error {
-		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, chaos.ZoneLabel, s.Value)
-		if s.Value == "" {
-			patch = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, chaos.ZoneLabel)
-		}
-		return c.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Node}}, client.RawPatch(types.MergePatchType, []byte(patch)))
-	},
+	labels: label,
 	"add an interface": func(_ context.Context, c *Cluster, s chaos.Step) error {
 		c.interfaces++
 		c.node(s.Node).SetInterface(s.Target, program.Interface{Index: 10 + c.interfaces})
@@ -88,15 +78,38 @@ var Operations = map[string]func(context.Context, *Cluster, chaos.Step) error{
 	},
 }
 
+// label labels a node. If it is deleted at the moment, it has the label when it joins again.
+func label(ctx context.Context, c *Cluster, s chaos.Step) error {
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, chaos.ZoneLabel, s.Value)
+	if s.Value == "" {
+		patch = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, chaos.ZoneLabel)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Node}}
+	return client.IgnoreNotFound(c.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+func (c *Cluster) rolloutPolicies() []*v1alpha1.RolloutPolicy {
+	all := chaos.Policies(c.Model.Nodes[len(c.Model.Nodes)-1])
+	for _, p := range all {
+		if p.Spec.OnFailure == "" { // the one for good revisions: users resume a rollout that a fault halts
+			p.Spec.OnFailure, p.Spec.MaxUnhealthy, p.Spec.TimeLimit.Duration = v1alpha1.RolloutHalt, intstr.FromInt32(0), time.Minute
+			p.Spec.Steps[1].Pause.Duration = pause
+		}
+	}
+	return all
+}
+
 // pause is the pause of a rollout after its first step.
 const pause = 10 * time.Second
 
 // objectOf returns the object for the API server. Its bytecode is a file, and what drops packets on an uplink has the name by
 // which the simulation recognizes it.
-func objectOf(o *chaos.Object) v1alpha1.UserObject {
+func (c *Cluster) objectOf(o *chaos.Object) v1alpha1.UserObject {
 	made := o.Make("images")
 	common := made.GetAppCommon()
-	common.ByteCode = v1alpha1.BytecodeSelector{Path: new("/" + strings.TrimSuffix(common.ByteCode.Image.Url, ":latest") + ".o")}
+	if !c.images {
+		common.ByteCode = v1alpha1.BytecodeSelector{Path: new("/" + strings.TrimSuffix(common.ByteCode.Image.Url, ":latest") + ".o")}
+	}
 	made.SetAppCommon(common)
 	if tcx, ok := made.(*v1alpha1.TcxProgram); ok && o.CutsOff != "" {
 		tcx.Spec.BpfFunctionName = simulation.CutOff
@@ -107,7 +120,7 @@ func objectOf(o *chaos.Object) v1alpha1.UserObject {
 
 func replace(ctx context.Context, c *Cluster, s chaos.Step) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		wanted := objectOf(s.Object)
+		wanted := c.objectOf(s.Object)
 		now := wanted.DeepCopyObject().(client.Object) //nolint:forcetypeassert,errcheck // a copy of an object is one
 		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(now), now); err != nil {
 			return err
@@ -123,7 +136,7 @@ func (c *Cluster) resume() (resumed bool) {
 		if c.Model.Rollout(wanted) != v1alpha1.RolloutComplete {
 			continue
 		}
-		o := objectOf(wanted)
+		o := c.objectOf(wanted)
 		if err := c.Client.Get(c.tb.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			c.tb.Fatalf("get %s: %v", name, err)
 		}

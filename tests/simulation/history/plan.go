@@ -9,6 +9,7 @@ package history
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type Plan struct {
 	Operators int `json:"operators"`
 	// Alone means that the operators have no leader election, so that all of them work at the same time.
 	Alone bool `json:"alone,omitempty"`
+	// Images means that objects have their bytecode in images, and not in files.
+	Images bool `json:"images,omitempty"`
 	// Latency is the longest time that a request takes. The zero value is that of a fast network.
 	Latency metav1.Duration `json:"latency,omitzero"`
 	Steps   []Step          `json:"steps"`
@@ -47,6 +50,19 @@ type Step struct {
 	At *Address `json:"at,omitempty"`
 }
 
+func (p Plan) String() string {
+	lines := []string{fmt.Sprintf("%d nodes, %d operators, alone: %t, latency %s", p.Nodes, p.Operators, p.Alone, p.Latency.Duration)}
+	for _, s := range p.Steps {
+		lines = append(lines, "  "+s.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// has reports whether there is a step with these words.
+func (p Plan) has(words string) bool {
+	return slices.ContainsFunc(p.Steps, func(s Step) bool { return strings.Contains(s.String(), words) })
+}
+
 // Fault is a fault of the kind with that name in [Faults].
 type Fault struct {
 	Kind string `json:"kind"`
@@ -54,6 +70,17 @@ type Fault struct {
 	Target string `json:"target,omitempty"`
 	// For is how long the fault lasts. For a crash, it is the time until the next start.
 	For metav1.Duration `json:"for,omitzero"`
+
+	// server means that it is of the API server, with any target.
+	server bool
+}
+
+// of returns what the fault is of: a node with its agent, an operator, or the API server, which is "".
+func (f Fault) of() string {
+	if f.server {
+		return ""
+	}
+	return f.Target[strings.LastIndex(f.Target, "/")+1:]
 }
 
 func (s Step) String() string {

@@ -247,13 +247,21 @@ var readyIsAttached = Invariant{
 			if wanted == nil || is.GetStatus().ObservedGeneration != is.GetGeneration() {
 				return nil
 			}
+			// The model can be ahead of this generation, and points of attachment of the reports that the status is about.
+			current := rolloutHash(is) == rolloutHash(c.objectOf(wanted)) && !c.Changed(points) && !c.Restored()
 			for _, n := range c.Nodes() {
 				// While the API server doesn't answer, nodes become unreachable. The status doesn't count them, even a moment after.
-				if !c.Calm(time.Since(c.Settled), n.Name, "") || c.Changed(n.Name) || !c.Model.Expect(wanted, n.Name).Loaded {
+				if !c.Calm(recent, n.Name, "") || c.Changed(n.Name) {
 					continue
 				}
-				if len(c.programsOf(n, wanted)) == 0 {
+				e := c.Model.Expect(wanted, n.Name)
+				switch err := c.attached(n, wanted); {
+				case e.Loaded && len(c.programsOf(n, wanted)) == 0:
 					return fmt.Errorf("%s is ready, and %s has loaded nothing for it", is.GetName(), n.Name)
+				case current && e.Failed:
+					return fmt.Errorf("%s is ready, although it can't be attached on %s", is.GetName(), n.Name)
+				case current && err != nil:
+					return fmt.Errorf("%s is ready: %w", is.GetName(), err)
 				}
 			}
 			return nil

@@ -108,14 +108,15 @@ func (c *Cluster) inject(s Step) (disarm func()) {
 	}
 	begin := func(ctx context.Context, e simulation.Event) error {
 		f := *s.Fault
+		f.server = kind.Server
 		if e.Actor != "" {
 			f.Target = e.Actor
 		}
 		c.tally.fault(kind.Name)
 		c.note("FAULT %s", Step{Fault: &f, At: s.At})
-		c.disturb(f.Target)
+		c.disturb(f.of())
 		err := kind.Begin(ctx, c, f, e)
-		c.disturb(f.Target)
+		c.disturb(f.of())
 		return err
 	}
 	if s.At != nil {
@@ -149,10 +150,14 @@ func (c *Cluster) operate(s Step) {
 	c.mu.Lock()
 	switch o := s.Operation.Object; {
 	case o != nil:
-		c.changed[o.Name] = true
+		c.changed[o.Name], c.operated[o.Name] = true, time.Now()
 	case s.Operation.Do == policies:
 		c.changed[""] = true
 	}
+	if s.Operation.Pod != nil || s.Operation.Target != "" { // a pod or an interface
+		c.changed[points] = true
+	}
+	c.operated[""] = time.Now()
 	c.changed[s.Operation.Node] = c.changed[s.Operation.Node] || s.Operation.Do == labels
 	c.mu.Unlock()
 	if err := do(c.tb.Context(), c, *s.Operation); err != nil {

@@ -24,6 +24,8 @@ var (
 	seed     = flag.Uint64("seed", 0, "the first seed; 0 stands for the time")
 	each     = flag.Uint64("each", 0, "the seed of the history for one fault at each step")
 	verbose  = flag.Bool("log", false, "print what the components log")
+	goOn     = flag.Bool("go-on", false, "go on after a history that breaks an invariant, and don't shorten it")
+	having   = flag.String("having", "", "play only histories with a fault or an operation whose name contains this")
 	keep     = flag.String("keep", "", "the directory for recordings of what is found")
 )
 
@@ -37,11 +39,24 @@ func TestSearch(t *testing.T) {
 	if first == 0 {
 		first = uint64(time.Now().UnixNano())
 	}
+	var found []string
 	for start, n := time.Now(), first; time.Since(start) < *duration && !t.Failed(); n++ {
 		p := Draw(n)
-		if broken := Play(t, p, Invariants, tally); broken != nil {
+		if !p.has(*having) {
+			continue
+		}
+		broken := Play(t, p, Invariants, tally)
+		switch {
+		case broken == nil:
+		case *goOn:
+			found = append(found, fmt.Sprintf("seed %d: %v", n, broken))
+			fmt.Printf("%s\n%s\n", found[len(found)-1], p)
+		default:
 			report(t, p, broken, tally)
 		}
+	}
+	if len(found) > 0 {
+		t.Errorf("%d histories break an invariant:\n%s", len(found), strings.Join(found, "\n"))
 	}
 	t.Log(tally)
 }
