@@ -179,10 +179,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if err := r.publish(ctx, ref, object, &current, want, again); err != nil {
-		return reconcile.Result{}, err
+	written, err := r.publish(ctx, ref, object, &current, want, again)
+	if !written {
+		decide = writePace
 	}
-	return reconcile.Result{RequeueAfter: decide}, nil
+	return reconcile.Result{RequeueAfter: decide}, err
 }
 
 // status returns the status of an object with the sums.
@@ -194,11 +195,12 @@ func (s Summary) status(current *v1alpha1.BpfProgramStatusCommon) *v1alpha1.BpfP
 	return want
 }
 
-// publish writes the status, and emits Events about what has changed.
-func (r *Reconciler) publish(ctx context.Context, ref Ref, object v1alpha1.UserObject, current, want *v1alpha1.BpfProgramStatusCommon, again bool) error {
-	written, err := r.write(ctx, ref.Kind, object, want)
+// publish writes the status, and emits Events about what has changed. It returns false if the object has changed, or doesn't exist
+// anymore.
+func (r *Reconciler) publish(ctx context.Context, ref Ref, object v1alpha1.UserObject, current, want *v1alpha1.BpfProgramStatusCommon, again bool) (written bool, err error) {
+	written, err = r.write(ctx, ref.Kind, object, want)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if written && !again {
 		r.announce(object, current.Conditions, want.Conditions)
@@ -207,7 +209,7 @@ func (r *Reconciler) publish(ctx context.Context, ref Ref, object v1alpha1.UserO
 	if again && r.Contests.Repeated(object.GetUID()) {
 		r.contested(ctx, ref, object)
 	}
-	return nil
+	return written, nil
 }
 
 // sameApartFromTime reports whether two statuses are the same, except for transition times.
@@ -245,34 +247,51 @@ func (n note) due(condition v1alpha1.ProgramConditionType, transition bool, obje
 
 // current returns the object's status as last seen or written, depending on which is newer.
 func (n note) current(object v1alpha1.UserObject) v1alpha1.BpfProgramStatusCommon {
-	if n.resourceVersion != "" {
-		if order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), n.resourceVersion); err == nil && order < 0 {
-			return n.status
-		}
+	if n.version(object) != object.GetResourceVersion() {
+		return n.status
 	}
 	return *object.GetStatus()
 }
 
-// write replaces the status. It returns false if the object doesn't exist anymore.
+// version returns the version of the object that has the current status.
+func (n note) version(object v1alpha1.UserObject) string {
+	if n.resourceVersion != "" {
+		if order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), n.resourceVersion); err == nil && order < 0 {
+			return n.resourceVersion
+		}
+	}
+	return object.GetResourceVersion()
+}
+
+// write replaces the status. It returns false if the object doesn't exist anymore, or if the decision about its rollout is about
+// an earlier version of it.
 func (r *Reconciler) write(ctx context.Context, kind string, object v1alpha1.UserObject, want *v1alpha1.BpfProgramStatusCommon) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	// With the uid, the API server refuses to write to another object of the same name. The patch replaces the whole
 	// status, including conditions of other writers, so upstream's is at index 0.
-	patch, err := json.Marshal([]map[string]any{
-		{"op": "replace", "path": "/metadata/uid", "value": object.GetUID()},
+	uid := object.GetUID()
+	changes := []map[string]any{
+		{"op": "replace", "path": "/metadata/uid", "value": uid},
 		{"op": "add", "path": "/status", "value": want},
-	})
+	}
+	if want.Rollout != nil || object.GetStatus().Rollout != nil {
+		// For a moment, an operator that led before can still write. It must not take back what the new one has decided.
+		changes = append(changes, map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": r.note(uid).version(object)})
+	}
+	patch, err := json.Marshal(changes)
 	if err != nil {
 		return false, fmt.Errorf("encode status of %s: %w", object.GetName(), err)
 	}
-	uid := object.GetUID()
 	// Only the metadata of the response is needed, and decoding the whole object can fail.
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
 	written.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(kind))
 	err = r.Client.Status().Patch(ctx, written, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		// It was deleted, and possibly created again. In both cases, there is another event.
+		// It was deleted, and possibly created again, or somebody else has written it. From now on, what is read counts.
+		n := r.note(uid)
+		n.resourceVersion = ""
+		r.setNote(uid, n)
 		return false, nil
 	}
 	if apierrors.IsInvalid(err) && len(want.Conditions) > 0 {

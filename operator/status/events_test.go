@@ -227,7 +227,7 @@ func TestContestedStatus(t *testing.T) {
 	want := &v1alpha1.BpfProgramStatusCommon{Conditions: Summary{}.Conditions()}
 	announced := func(again bool, times int) int {
 		for range times {
-			if err := r.publish(t.Context(), ref, object, object.GetStatus(), want, again); err != nil {
+			if _, err := r.publish(t.Context(), ref, object, object.GetStatus(), want, again); err != nil {
 				t.Fatal(err)
 			}
 		}

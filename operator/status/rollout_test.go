@@ -94,6 +94,38 @@ func TestContestOfARollout(t *testing.T) {
 	}
 }
 
+// Two operators work at the same time for a moment, for example while a request of the former leader is on its way. What one has
+// decided about a rollout isn't taken back by the other, which then decides again, with what it reads.
+func TestDecisionsOfAFormerLeader(t *testing.T) {
+	r, _, _ := newReconciler(cluster(t, "a"))
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid}}
+	object.Status.Rollout = &v1alpha1.RolloutStatus{State: v1alpha1.RolloutProgressing, Step: 1}
+	r.index.SetOwner(ref, uid, everywhere(1))
+	r.Client = fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(object).WithStatusSubresource(object).Build()
+	read := func() *v1alpha1.TcxProgram {
+		o := &v1alpha1.TcxProgram{}
+		must(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(object), o))
+		return o
+	}
+	write := func(o *v1alpha1.TcxProgram, state v1alpha1.RolloutState) (written bool) {
+		want := o.GetStatus().DeepCopy()
+		want.Rollout.State, want.Conditions = state, Summary{}.Conditions()
+		written, err := r.write(t.Context(), ref.Kind, o, want)
+		must(t, err)
+		return written
+	}
+	stale := read()
+	other := read()
+	other.Status.Rollout.State = v1alpha1.RolloutHalted
+	must(t, r.Client.Status().Update(t.Context(), other))
+	if written := write(stale, v1alpha1.RolloutProgressing); written || read().Status.Rollout.State != v1alpha1.RolloutHalted {
+		t.Errorf("written: %t, and the rollout is %s", written, read().Status.Rollout.State)
+	}
+	if current := read(); !write(current, v1alpha1.RolloutUndone) || !write(current, v1alpha1.RolloutComplete) {
+		t.Error("an operator can't write what it has read, or after its own write")
+	}
+}
+
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
