@@ -232,7 +232,7 @@ func (l *Loader) call(ctx context.Context, owner program.Owner, request *gobpfma
 	if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
 		err = l.mendPins(ctx, owner, request, found.Object.Maps, err)
 	}
-	return suggestVariable(err, found)
+	return nameSections(suggestVariable(err, found), request, found)
 }
 
 // unsharedError is about programs that have their own maps, and should use those of another program.

@@ -70,11 +70,12 @@ func TestGlobals(t *testing.T) {
 	}
 }
 
-// The daemon knows that bytecode doesn't have a variable, and the agent which one it has.
-func TestNearestVariable(t *testing.T) {
+// The daemon knows what is wrong with a variable or a function, and the agent what the bytecode has.
+func TestWhatTheBytecodeHas(t *testing.T) {
 	for text, want := range map[string]string{
 		"symbol with name prot not found in the symbols table": "symbol with name prot not found in the symbols table, when loading f from image " + imageURL + "; did you mean port?",
 		`global variable "prot" not found in program`:          `global variable "prot" not found in program, when loading f from image ` + imageURL + "; did you mean port?",
+		"BpfProgramError(UnexpectedProgramType)":               "the section of the function is for another type of program, when loading f from image " + imageURL + "; f is in section kprobe/do_unlinkat",
 		"symbol with name xyz not found in the symbols table":  "symbol with name xyz not found in the symbols table, when loading f from image " + imageURL,
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -82,6 +83,7 @@ func TestNearestVariable(t *testing.T) {
 			l.alter = func(a *reader.Answer) {
 				if a.Object != nil {
 					a.Object.Variables = described
+					a.Object.Functions = []reader.Function{{Name: "f", Section: "kprobe/do_unlinkat"}, {Name: "g", Section: "xdp"}}
 				}
 			}
 			l.daemon.Fault = func(call string, _ proto.Message, before bool) error {

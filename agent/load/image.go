@@ -101,6 +101,26 @@ func missing(request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 	return nil
 }
 
+// anotherType is what the agent says about a function that the daemon loads as another type of program (agent/daemon).
+const anotherType = "the section of the function is for another type of program"
+
+// nameSections adds the sections of a request's functions to an error about one that is of another type.
+func nameSections(err error, request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
+	if err == nil || !strings.Contains(err.Error(), anotherType) {
+		return err
+	}
+	var sections []string
+	for _, f := range found.Object.Functions {
+		if slices.ContainsFunc(request.GetInfo(), func(info *gobpfman.LoadInfo) bool { return info.GetName() == f.Name }) {
+			sections = append(sections, fmt.Sprintf("%s is in section %s", f.Name, f.Section))
+		}
+	}
+	if len(sections) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, some(sections))
+}
+
 // some joins names, and cuts long lists.
 func some(names []string) string {
 	const most = 20
