@@ -105,7 +105,9 @@ func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode,
 		return found, err
 	}
 	key, lasting := hash(fmt.Append(nil, found.Image)), true
-	read := func(ctx context.Context, r *run) (Bytecode, error) { return l.adapt(ctx, r, found, request) }
+	read := func(ctx context.Context, r *run) (Bytecode, error) {
+		return l.adapt(ctx, r, q.Owner.Namespace, found, request)
+	}
 	if request.Image != "" {
 		if q.PullPolicy == v1alpha1.PullNever && request.Object {
 			return found, fmt.Errorf("image %s isn't on this node, and the pull policy is Never", q.Image.Reference)
@@ -273,8 +275,8 @@ func (l *Library) ask(ctx context.Context, r *run, image Image, request *reader.
 	return answer, files, err
 }
 
-// adapt has the object of an image in the store adapted to this kernel, and stores the result.
-func (l *Library) adapt(ctx context.Context, r *run, found Bytecode, request *reader.Request) (Bytecode, error) {
+// adapt has the object of an image in the store adapted to this kernel, and stores the result for an object of a namespace.
+func (l *Library) adapt(ctx context.Context, r *run, namespace string, found Bytecode, request *reader.Request) (Bytecode, error) {
 	answer, files, err := l.ask(ctx, r, found.Image, request, func() (*Files, error) { return l.Store.Copy(found.Image) })
 	defer files.Discard()
 	if err != nil {
@@ -285,7 +287,7 @@ func (l *Library) adapt(ctx context.Context, r *run, found Bytecode, request *re
 		return Bytecode{}, fmt.Errorf("image %s: %s answered about another object", found.Reference, reader.Command)
 	}
 	found.Object = *answer.Object
-	found.Path, err = l.Store.Put(found.Image, files, found.Object)
+	found.Path, err = l.Store.Put(namespace, found.Image, files, found.Object)
 	return found, err
 }
 
@@ -313,7 +315,7 @@ func (l *Library) read(ctx context.Context, r *run, q Question, request *reader.
 		return Bytecode{}, fmt.Errorf("image %s: %s answered about another one: digest %q, manifest %q", q.Image.Reference, reader.Command, answer.Digest, answer.Manifest)
 	}
 	if answer.Object != nil && files != nil {
-		_, err = l.Store.Put(found.Image, files, *answer.Object)
+		_, err = l.Store.Put(q.Owner.Namespace, found.Image, files, *answer.Object)
 	}
 	return l.keep(ctx, q, found, err)
 }

@@ -50,10 +50,15 @@ type Store struct {
 	// Used returns the images that objects on this node use, whose objects stay. Without
 	// a digest, an image is what its reference was last resolved to.
 	Used func() []Image
+	// Uses returns the same with the namespaces of the objects, which have limits. It can be nil: then there are none.
+	Uses func() []Use
 	// Unknown returns why Used can lack images, or nil if it is complete. Until then, nothing is removed. Unknown can be nil.
 	Unknown func() error
 
 	mu sync.Mutex // serializes Put
+	// storedFor contains the namespaces whose objects asked for the images that this process has stored, by path without
+	// suffixes.
+	storedFor map[string]string
 }
 
 const (
@@ -185,9 +190,9 @@ func fileName(name, digest string) string {
 	return name[:most-len(sum)] + sum
 }
 
-// Put stores an image's object, which was written to files of Create, and removes others
-// if there is no space. It returns the path of what the daemon loads.
-func (s *Store) Put(image Image, files *Files, object reader.Object) (path string, err error) {
+// Put stores an image's object, which was written to files of Create, for an object of a namespace, or without one. It removes
+// others if there is no space. It returns the path of what the daemon loads.
+func (s *Store) Put(namespace string, image Image, files *Files, object reader.Object) (path string, err error) {
 	base, err := s.base(image)
 	if err == nil {
 		err = areWritten(files, object) // it reads the files, so others needn't wait for it
@@ -195,7 +200,7 @@ func (s *Store) Put(image Image, files *Files, object reader.Object) (path strin
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		path, err = s.place(base, files, object)
+		path, err = s.place(claim{namespace: namespace, image: image, base: base}, files, object)
 	}
 	if err != nil {
 		err = fmt.Errorf("store image %s: %w", image.Reference, err)
@@ -219,14 +224,19 @@ func areWritten(files *Files, object reader.Object) error {
 }
 
 // place moves files to where those of an image are, and writes its record. The caller holds mu.
-func (s *Store) place(base string, files *Files, object reader.Object) (path string, err error) {
-	path, size := base+suffixOf(object), object.Size
+func (s *Store) place(c claim, files *Files, object reader.Object) (path string, err error) {
+	base := c.base
+	path, c.size = base+suffixOf(object), object.Size
 	if path != base+objectSuffix {
-		size += object.Adapted.Size
+		c.size += object.Adapted.Size
 	}
-	if err := s.makeRoom(base, size); err != nil {
+	if err := s.makeRoom(c); err != nil {
 		return "", err
 	}
+	if s.storedFor == nil {
+		s.storedFor = map[string]string{}
+	}
+	s.storedFor[base] = c.namespace
 	// Until the record is written, it has another digest for what the daemon loads, or there is none. The image's object
 	// is always the same.
 	if err := errors.Join(os.MkdirAll(filepath.Dir(base), dirMode), move(&files.Object, base+objectSuffix)); err != nil {
@@ -348,8 +358,10 @@ func (s *Store) Size() int64 {
 }
 
 // makeRoom removes objects that nothing on this node uses until there is space for one
-// more, or for another version of one. It removes none if that isn't enough.
-func (s *Store) makeRoom(base string, size int64) error {
+// more, or for another version of one. It removes none if that isn't enough. A namespace with much gives up what it has stored
+// itself first.
+func (s *Store) makeRoom(c claim) error {
+	size := c.size
 	all, err := s.objects()
 	if err != nil {
 		return err
@@ -359,7 +371,7 @@ func (s *Store) makeRoom(base string, size int64) error {
 	var inUse, total int64
 	for _, o := range all {
 		switch {
-		case o.path == base:
+		case o.path == c.base:
 			continue // it is replaced
 		case used[o.path]:
 			inUse += o.size
@@ -374,11 +386,29 @@ func (s *Store) makeRoom(base string, size int64) error {
 	if err := s.unknown(); err != nil && (total+size > s.Limit || len(all) >= maxRecords) {
 		return fmt.Errorf("the node's store of bytecode is full, and it isn't known yet which images are in use: %w", err)
 	}
-	for n := 0; n < len(unused) && (total+size > s.Limit || len(all)-n >= maxRecords); n++ {
-		if err := s.remove(unused[n].path); err != nil {
-			return fmt.Errorf("remove an unused object: %w", err)
+	own := s.tenancy(c, all)
+	if err := own.refuse(); err != nil {
+		return err
+	}
+	count := len(all)
+	for _, needed := range []func(stored) bool{
+		own.crowds,
+		func(stored) bool { return total+size > s.Limit || count >= maxRecords },
+	} {
+		var kept []stored
+		for _, o := range unused {
+			if !needed(o) {
+				kept = append(kept, o)
+				continue
+			}
+			if err := s.remove(o.path); err != nil {
+				return fmt.Errorf("remove an unused object: %w", err)
+			}
+			total -= o.size
+			count--
+			own.gaveUp(o)
 		}
-		total -= unused[n].size
+		unused = kept
 	}
 	return nil
 }
@@ -387,10 +417,7 @@ func (s *Store) makeRoom(base string, size int64) error {
 func (s *Store) used() map[string]bool {
 	paths := map[string]bool{}
 	for _, image := range s.images() {
-		if resolved, ok := s.Resolved(image.Reference); ok && image.Manifest == "" {
-			image = resolved
-		}
-		if base, err := s.base(image); err == nil {
+		if base, err := s.base(s.resolvedUse(image)); err == nil {
 			paths[base] = true
 		}
 	}

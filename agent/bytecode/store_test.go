@@ -55,7 +55,7 @@ func put(t *testing.T, s *Store, image Image, content string, object reader.Obje
 	if _, failed := files.Adapted.WriteString(content + " for " + object.Adapted.Kernel); err != nil || failed != nil {
 		t.Fatal(err, failed)
 	}
-	return s.Put(image, files, object)
+	return s.Put("", image, files, object)
 }
 
 // stocked returns a store with one object per name, the first of which wasn't used for the

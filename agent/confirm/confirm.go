@@ -335,14 +335,14 @@ func (c *Changes) Unconfirmed() int {
 }
 
 // Images returns the images of confirmed versions, whose objects have to stay on the node.
-func (c *Changes) Images() []bytecode.Image {
+func (c *Changes) Images() []bytecode.Use {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var images []bytecode.Image
-	for _, r := range c.records {
+	var images []bytecode.Use
+	for key, r := range c.records {
 		for _, confirmed := range r.confirmed() {
 			if confirmed.Image.Digest != "" {
-				images = append(images, confirmed.Image)
+				images = append(images, bytecode.Use{Image: confirmed.Image, Namespace: key.Namespace})
 			}
 		}
 	}

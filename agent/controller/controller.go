@@ -127,7 +127,7 @@ func New(o Options) *Controller {
 		loader:    load.New(load.Options{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, KernelTypes: o.KernelTypes, Replaced: c.tellReplaced}),
 		inventory: o.Inventory, reports: reports, reporter: reporter, changes: o.Changes, metrics: o.Metrics,
 	}
-	o.Bytecode.Store.Used, o.Bytecode.Store.Unknown = c.usedImages, c.unreadUse
+	o.Bytecode.Store.Used, o.Bytecode.Store.Uses, o.Bytecode.Store.Unknown = c.usedImages, c.usesOfImages, c.unreadUse
 	o.Changes.Undo, o.Changes.Changed = c.reconciler.undo, queue.Add
 	return c
 }
@@ -241,9 +241,18 @@ func (c *Controller) Reports() []v1alpha1.ProgramObject { return c.reports.All()
 // refuses them.
 func (c *Controller) Unwritten() int { return c.reporter.unwritten() }
 
-// usedImages returns the images that objects on this node can use: those of the daemon's
-// programs, and those of all objects, whether they select the node now or not.
+// usedImages returns the images that objects on this node can use.
 func (c *Controller) usedImages() []bytecode.Image {
+	var images []bytecode.Image
+	for _, use := range c.usesOfImages() {
+		images = append(images, use.Image)
+	}
+	return images
+}
+
+// usesOfImages returns the images that objects on this node can use, with the objects' namespaces: those of the daemon's
+// programs, and those of all objects, whether they select the node now or not.
+func (c *Controller) usesOfImages() []bytecode.Use {
 	used := append(c.Inventory.Images(), c.Changes.Images()...)
 	for _, kind := range v1alpha1.UserKinds {
 		objects, err := c.Cluster.UserObjects(kind.Name)
@@ -255,7 +264,7 @@ func (c *Controller) usedImages() []bytecode.Image {
 				continue
 			}
 			if image := o.GetAppCommon().ByteCode.Image; image != nil {
-				used = append(used, bytecode.Image{Reference: image.Url})
+				used = append(used, bytecode.Use{Image: bytecode.Image{Reference: image.Url}, Namespace: o.GetNamespace()})
 			}
 		}
 	}

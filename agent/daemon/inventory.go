@@ -462,13 +462,13 @@ func source(request *gobpfman.LoadRequest) string {
 }
 
 // Images returns the images of all programs.
-func (i *Inventory) Images() []bytecode.Image {
+func (i *Inventory) Images() []bytecode.Use {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	var images []bytecode.Image
+	var images []bytecode.Use
 	for _, p := range i.programs {
 		if p.Image != (bytecode.Image{}) {
-			images = append(images, p.Image)
+			images = append(images, bytecode.Use{Image: p.Image, Namespace: p.Owner.Namespace})
 		}
 	}
 	return images

@@ -23,6 +23,7 @@ const (
 	RegistryRedirects    Reason = "RegistryRedirects"
 	ImageNotOnNode       Reason = "ImageNotOnNode"
 	StoreFull            Reason = "StoreFull"
+	StoreShareFull       Reason = "StoreShareFull"
 	StoreUnusable        Reason = "StoreUnusable"
 	ReadAgain            Reason = "ReadAgain"
 	ReaderFails          Reason = "ReaderFails"
@@ -131,6 +132,12 @@ var registries = []Row{
 		Reason:   StoreFull,
 		Messages: []string{"the node's store of bytecode is full"},
 		ToDo:     "objects on the node use all of the space: delete some, or increase `bpfman.bytecode.store.size`",
+		Links:    []Link{{"`bpfman.bytecode.store.size`", "configuration.md#bytecode"}},
+	},
+	{
+		Reason:   StoreShareFull,
+		Messages: []string{"the objects of the namespace use … MiB in the node's store of bytecode"},
+		ToDo:     "the objects of the namespace use their share of the space: delete some, use smaller images, or have an administrator increase `bpfman.bytecode.store.size`",
 		Links:    []Link{{"`bpfman.bytecode.store.size`", "configuration.md#bytecode"}},
 	},
 	{
