@@ -85,7 +85,7 @@ func (s *snapshot[T]) get(ctx context.Context, asked moment) (*reading[T], error
 		case <-running.done:
 		case <-ctx.Done():
 			s.leave(running)
-			return nil, fmt.Errorf("%s hasn't answered earlier requests: %w", s.what, context.Cause(ctx))
+			return nil, fmt.Errorf("%s hasn't answered earlier requests: %w", s.what, ctx.Err()) // a cause would look like an answer
 		}
 		if running.began >= asked {
 			return running, running.err

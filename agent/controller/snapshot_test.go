@@ -163,3 +163,27 @@ func TestAsks(t *testing.T) {
 		t.Errorf("asks for %+v again", *s)
 	}
 }
+
+// A caller that a rollback interrupts has no answer of the container runtime, so the others don't wait for it again.
+func TestInterruptIsNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &facts{}
+		f.containers = newSnapshot("the runtime", &f.moments, func(ctx context.Context) ([]program.Container, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, func(context.Context, []program.Container, []program.Container, moment) {})
+		if _, err := f.running(t.Context(), nil, false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute) // the next one asks again
+		ctx, interrupt := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { interrupt(errRollback) })
+		if _, err := f.running(ctx, nil, false); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		began := time.Now()
+		if _, err := f.running(t.Context(), nil, false); err == nil || time.Since(began) > 0 {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
+}

@@ -35,6 +35,9 @@ func (r *Runtime) Watch(ctx context.Context, changed func(namespace string, labe
 	for ctx.Err() == nil {
 		start := time.Now()
 		err := r.watch(ctx, changed)
+		if time.Since(start) > early {
+			pause = rewatch
+		}
 		if errors.Is(err, errNoEvents) && !told {
 			failed(err)
 			told = true
@@ -43,9 +46,7 @@ func (r *Runtime) Watch(ctx context.Context, changed func(namespace string, labe
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
-		if pause = min(2*pause, relook); time.Since(start) > early {
-			pause = rewatch
-		}
+		pause = min(2*pause, relook)
 	}
 }
 

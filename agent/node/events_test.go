@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -117,4 +118,20 @@ func TestWatchContainers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A runtime whose events can't be used is asked less and less often.
+func TestWatchesThatEndEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer cancel()
+		dials := 0
+		NewRuntime(func() (Connection, string, error) {
+			dials++
+			return nil, "", errors.New("no runtime")
+		}).Watch(ctx, func(string, map[string]string) {}, func(error) {})
+		if dials > 25 {
+			t.Errorf("%d attempts in two hours", dials)
+		}
+	})
 }

@@ -61,7 +61,7 @@ func (r *Reconciler) ownerEvents(kind string) handler.TypedEventHandler[client.O
 	return handle(
 		func(o v1alpha1.UserObject, q queue) {
 			ref := Ref{Kind: kind, NamespacedName: client.ObjectKeyFromObject(o)}
-			r.index.SetOwner(ref, o.GetUID(), ownerOf(o))
+			r.index.SetOwner(ref, o.GetUID(), ownerOf(kind, o))
 			// Reconcile after any change: if the status changed, another client can have written it.
 			q.Add(ref)
 		},
@@ -72,7 +72,7 @@ func (r *Reconciler) ownerEvents(kind string) handler.TypedEventHandler[client.O
 	)
 }
 
-func ownerOf(o v1alpha1.UserObject) Owner {
+func ownerOf(kind string, o v1alpha1.UserObject) Owner {
 	owner := Owner{Generation: o.GetGeneration(), Deleting: !o.GetDeletionTimestamp().IsZero(), Programs: 1, Undecodable: kinds.Undecodable(o)}
 	if owner.Undecodable != "" {
 		return owner
@@ -89,7 +89,11 @@ func ownerOf(o v1alpha1.UserObject) Owner {
 	owner.Rollout = o.GetStatus().Rollout.DeepCopy()
 	if owner.Rollout != nil && owner.Rollout.Previous != nil {
 		if previous, err := rollout.Parse(owner.Rollout.Previous.Object.Raw); err == nil {
-			owner.Before = previous.Metadata.Generation
+			owner.Before, owner.ProgramsBefore = previous.Metadata.Generation, owner.Programs
+			if was, err := previous.Object(kind); err == nil {
+				members, _ := was.Members()
+				owner.ProgramsBefore = len(members)
+			}
 		}
 	}
 	return owner

@@ -31,9 +31,10 @@ type Owner struct {
 	// members.
 	Programs int
 	// Rollout is the state of the object's rollout, or nil. Before is the generation of the revision that the other nodes
-	// have, or 0.
-	Rollout *v1alpha1.RolloutStatus
-	Before  int64
+	// have, or 0, and ProgramsBefore the number of programs that the object has there.
+	Rollout        *v1alpha1.RolloutStatus
+	Before         int64
+	ProgramsBefore int
 }
 
 // outcome is the combined result of a node's reports.
@@ -142,9 +143,9 @@ func (o *owner) update(n *node, change func(*nodeState)) bool {
 // judge returns the combined result of the programs on a node, its reason, whether it is stalled, and what it means for a
 // rollout.
 func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool, reported steps.Reported) {
-	generation := o.Generation
+	generation, programs := o.Generation, o.Programs
 	if !r.changes {
-		generation = o.Before
+		generation, programs = o.Before, o.ProgramsBefore
 	}
 	wanted := r.selected && !o.Deleting && generation != 0
 	done, linked, inPods, idly, pending := 0, false, true, "", ""
@@ -180,10 +181,10 @@ func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool
 	}
 	switch {
 	case result == failed:
-		return failed, reason, stalled, reportedFailure(inPods, done >= o.Programs)
+		return failed, reason, stalled, reportedFailure(inPods, done >= programs)
 	case !wanted:
 		return uncounted, "", false, steps.Nothing
-	case done < o.Programs:
+	case done < programs:
 		return waiting, pending, false, steps.Nothing
 	case idly != "" && !linked:
 		return idle, idly, false, steps.Attached

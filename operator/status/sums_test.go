@@ -162,7 +162,7 @@ func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[ty
 			Selector: []labels.Selector{labels.Everything(), labels.SelectorFromSet(labels.Set{"zone": "a"}), nil}[random.IntN(3)],
 		}
 		if o.spec.Rollout = randomRollout(random); o.spec.Rollout != nil && random.IntN(2) == 0 {
-			o.spec.Before = o.spec.Generation - 1
+			o.spec.Before, o.spec.ProgramsBefore = o.spec.Generation-1, random.IntN(3)
 		}
 		if now := o.spec.Rollout; wasKnown && now != nil && (before == nil || before.Step != now.Step) {
 			o.step = w.events
@@ -269,9 +269,9 @@ func (w *world) sum(uid types.UID) Summary {
 		}
 		changes := o.spec.Rollout == nil || o.spec.Rollout.Until == nil ||
 			rollout.Position(uid, node, n.labels, labels.SelectorFromSet(labels.Set{"zone": "a"})) < *o.spec.Rollout.Until
-		generation := o.spec.Generation
+		generation, programs := o.spec.Generation, o.spec.Programs
 		if !changes {
-			generation = o.spec.Before
+			generation, programs = o.spec.Before, o.spec.ProgramsBefore
 		}
 		wanted := matches && runs && !o.spec.Deleting && generation != 0
 		done, linked, idle, pending, stalled, failures := w.count(uid, node, generation, wanted)
@@ -283,7 +283,7 @@ func (w *world) sum(uid types.UID) Summary {
 			case len(stalled)+len(failures) > 0:
 				s.Changing.Failed++
 				broken = append(broken, node+": "+slices.Concat(stalled, failures)[0])
-			case wanted && done < o.spec.Programs || !n.unready.IsZero() || !n.agentUnready.IsZero():
+			case wanted && done < programs || !n.unready.IsZero() || !n.agentUnready.IsZero():
 				s.Changing.Waiting++
 				unsettled = append(unsettled, node)
 			case !n.terminated.IsZero() && !n.termination.first && n.termination.event > o.step:
@@ -308,7 +308,7 @@ func (w *world) sum(uid types.UID) Summary {
 			s.Failed++
 			failing = append(failing, NodeReason{node, failures[0]})
 		case !wanted:
-		case done < o.spec.Programs:
+		case done < programs:
 			s.Waiting++
 			if len(s.WaitingFor) < maxNamed {
 				s.WaitingFor = append(s.WaitingFor, NodeReason{node, pending})
