@@ -143,7 +143,7 @@ func (n *Node) runAgent(p *process) error {
 		Interfaces: n.Interfaces, WatchInterfaces: n.watchInterfaces,
 		Containers: node.NewRuntime(n.Runtime.dial).Containers, PodInterfaces: node.NewPodInterfaces(n.proc()).Set,
 		CheckProcess: node.CheckProcesses(n.proc()),
-		Read: p.read,
+		Read:         p.read,
 	}, n.world.log.WithName(n.Name))
 	if err != nil {
 		return fmt.Errorf("create the agent of %s: %w", n.Name, err)
