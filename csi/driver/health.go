@@ -86,11 +86,15 @@ func (n *node) inspect(target string) ([]maps.Pin, string, error) {
 	if err != nil {
 		return nil, "", statusOf(err)
 	}
+	remark := n.remarks.about(target)
 	loaded, err := n.loadedOf(state.Pins)
+	if err == nil && remark != "" { // the program may just have been unloaded
+		loaded, err = n.Programs.Loaded(time.Now())
+	}
 	if err != nil {
 		return nil, "", statusOf(err)
 	}
-	return state.Pins, condition(state.Pins, loaded, n.remarks.about(target)), nil
+	return state.Pins, condition(state.Pins, loaded, remark), nil
 }
 
 // loadedReuse is the maximum age of the maps of the loaded programs when a volume has no others.
