@@ -10,12 +10,14 @@ import (
 )
 
 // Name returns the name that is the most similar to a misspelled one, regardless of case, or "" if none is similar. Of equally
-// similar names, it is the first.
+// similar names, it is the first in alphabetical order, so that a message doesn't change with the order
+// of names.
 func Name(misspelled string, names iter.Seq[string]) string {
 	wanted := strings.ToLower(misspelled)
 	best, least := "", len(wanted)/2+1
 	for name := range names {
-		if d := distance(wanted, strings.ToLower(name), least); d < least {
+		d := distance(wanted, strings.ToLower(name), least+1)
+		if d < least || d == least && best != "" && name < best {
 			best, least = name, d
 		}
 	}

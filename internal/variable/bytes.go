@@ -35,11 +35,15 @@ func count(size int) string {
 	return fmt.Sprintf("%d bytes", size)
 }
 
+// mostMeant is the size of the largest array whose value is in a message, in bytes. A message isn't the place for more, and
+// bytecode can declare many large ones.
+const mostMeant = 256
+
 // meant returns the value that somebody probably meant with bytes of another size than the variable's.
 func meant(content []byte, v reader.Variable, order Order) string {
 	e := element{v.Type.Name, *v.Type}
 	if len(v.Type.Lengths) > 0 {
-		if len(content) > int(v.Size) || v.Size > MaxSize {
+		if len(content) > int(v.Size) || v.Size > mostMeant {
 			return "[…]"
 		}
 		return decode(pad(slices.Clone(content), int(v.Size)), e, order)

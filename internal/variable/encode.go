@@ -46,7 +46,11 @@ func Encode(values map[string]json.RawMessage, variables []reader.Variable, orde
 		v, there := byName[name]
 		switch size += uint64(v.Size); {
 		case !there:
-			errs = append(errs, fmt.Errorf("globals.%s: the bytecode has no global variable %s%s", name, name, nearest.Question(name, maps.Keys(byName))))
+			meant := ""
+			if len(errs) < maxErrors { // the others aren't in the message, and comparing names takes time
+				meant = nearest.Question(name, maps.Keys(byName))
+			}
+			errs = append(errs, fmt.Errorf("globals.%s: the bytecode has no global variable %s%s", name, name, meant))
 		case v.Type == nil:
 			errs = append(errs, fmt.Errorf("globals.%s: the bytecode doesn't describe the type of this variable: set its bytes in globaldata", name))
 		case !hasValues(*v.Type, v.Size):

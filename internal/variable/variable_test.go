@@ -139,6 +139,22 @@ func TestErrorsOfSeveralVariables(t *testing.T) {
 	}
 }
 
+// Of names that are equally similar, the message always has the same one: it is in a status, which is written if it differs.
+func TestTheNearestVariableStays(t *testing.T) {
+	t.Parallel()
+	variables := make([]reader.Variable, 20)
+	for i := range variables {
+		variables[i] = u16
+		variables[i].Name = "port" + string(rune('a'+i))
+	}
+	for range 20 {
+		_, err := Encode(map[string]json.RawMessage{"portX": json.RawMessage("1")}, variables, binary.LittleEndian)
+		if err == nil || !strings.HasSuffix(err.Error(), "; did you mean porta?") {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A decoded value is encoded to the same bytes.
 func TestDecode(t *testing.T) {
 	t.Parallel()
@@ -185,6 +201,7 @@ func TestCheckBytes(t *testing.T) {
 		{u16, "\x07\x00\x00\x00", "globaldata.x has 4 bytes, and the variable has 2 bytes (__u16): to set a value instead of bytes, write globals: {x: 7}"},
 		{txt, "eth0", `globaldata.x has 4 bytes, and the variable has 6 bytes (char[6]): to set a value instead of bytes, write globals: {x: "eth0"}`},
 		{txt, "abcdefghi", "globaldata.x has 9 bytes, and the variable has 6 bytes (char[6]): to set a value instead of bytes, write globals: {x: […]}"},
+		{kind("char[257]", reader.Signed, 1, 257), "a", "globaldata.x has 1 byte, and the variable has 257 bytes (char[257]): to set a value instead of bytes, write globals: {x: […]}"},
 		{kind("char[2097152]", reader.Signed, 1, 2<<20), "a", "globaldata.x has 1 byte, and the variable has 2097152 bytes (char[2097152]): to set a value instead of bytes, write globals: {x: […]}"},
 		{reader.Variable{Size: 8, Type: &reader.Type{Name: "struct limits"}}, "a", "globaldata.x has 1 byte, and the variable has 8 bytes"},
 	} {
