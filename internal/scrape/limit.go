@@ -4,6 +4,7 @@
 package scrape
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -34,12 +35,21 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		if excess := c.add(conn); excess != nil {
-			_ = excess.Close() // the server notices
+			_ = plain(excess).Close() // the server notices
 		}
 	case http.StateClosed, http.StateHijacked:
 		c.remove(conn)
 	case http.StateActive, http.StateIdle:
 	}
+}
+
+// plain returns the connection below TLS, whose Close would first write to a client that perhaps doesn't read. The server accepts
+// nothing meanwhile.
+func plain(conn net.Conn) net.Conn {
+	if encrypted, is := conn.(*tls.Conn); is {
+		return encrypted.NetConn()
+	}
+	return conn
 }
 
 // add adds a connection, and returns the one to close, or nil.

@@ -5,11 +5,14 @@ package scrape
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -115,6 +118,34 @@ func TestManyConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
+}
+
+// The connection of a client that doesn't read is closed without a message to it, for which the server would wait.
+func TestASilentClientIsCutOff(t *testing.T) {
+	certified, err := TLS("bpfman-csi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certified.SessionTicketsDisabled = true // the server writes them to the client, too
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		encrypted := tls.Server(server, certified)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- tls.Client(client, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context())
+		}()
+		err := encrypted.HandshakeContext(t.Context())
+		if err = errors.Join(err, <-ended); err != nil {
+			t.Fatal(err)
+		}
+		c, start := &connections{most: 1}, time.Now()
+		c.changed(encrypted, http.StateNew)
+		c.changed(&from{address: "10.0.0.2:1"}, http.StateNew)
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("the server waited for %v", waited)
+		}
+	})
 }
 
 func isTimeout(err error) bool {
