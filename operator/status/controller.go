@@ -4,6 +4,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -179,11 +180,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	written, err := r.publish(ctx, ref, object, &current, want, again)
-	if !written {
-		decide = writePace
+	soon, err := r.publish(ctx, ref, object, &current, want, again)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: decide}, err
+	return reconcile.Result{RequeueAfter: cmp.Or(soon, decide)}, nil
 }
 
 // status returns the status of an object with the sums.
@@ -195,12 +196,15 @@ func (s Summary) status(current *v1alpha1.BpfProgramStatusCommon) *v1alpha1.BpfP
 	return want
 }
 
-// publish writes the status, and emits Events about what has changed. It returns false if the object has changed, or doesn't exist
-// anymore.
-func (r *Reconciler) publish(ctx context.Context, ref Ref, object v1alpha1.UserObject, current, want *v1alpha1.BpfProgramStatusCommon, again bool) (written bool, err error) {
-	written, err = r.write(ctx, ref.Kind, object, want)
+// publish writes the status, and emits Events about what has changed. If the object has changed, or doesn't exist anymore, it
+// returns after which time to look again.
+func (r *Reconciler) publish(ctx context.Context, ref Ref, object v1alpha1.UserObject, current, want *v1alpha1.BpfProgramStatusCommon, again bool) (soon time.Duration, err error) {
+	written, err := r.write(ctx, ref.Kind, object, want)
 	if err != nil {
-		return false, err
+		return 0, err
+	}
+	if !written {
+		soon = writePace
 	}
 	if written && !again {
 		r.announce(object, current.Conditions, want.Conditions)
@@ -209,7 +213,7 @@ func (r *Reconciler) publish(ctx context.Context, ref Ref, object v1alpha1.UserO
 	if again && r.Contests.Repeated(object.GetUID()) {
 		r.contested(ctx, ref, object)
 	}
-	return written, nil
+	return soon, nil
 }
 
 // sameApartFromTime reports whether two statuses are the same, except for transition times.
