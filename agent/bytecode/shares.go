@@ -6,6 +6,7 @@ package bytecode
 import (
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // Use is the use of an image by an object, or by its program in the daemon. Namespace is the object's, or empty.
@@ -43,7 +44,9 @@ func (s *Store) tenancy(c claim, all []stored) *tenancy {
 	if c.namespace == "" || s.Uses == nil || s.unknown() != nil {
 		return nil
 	}
-	maps.DeleteFunc(s.storedFor, func(base, _ string) bool { return !contains(all, base) })
+	maps.DeleteFunc(s.storedFor, func(base, _ string) bool {
+		return !slices.ContainsFunc(all, func(o stored) bool { return o.path == base })
+	})
 	t := &tenancy{claim: c, of: map[string]bool{}, limit: s.Limit / perNamespace}
 	used, others := map[string]bool{}, map[string]bool{}
 	for _, use := range s.Uses() {
@@ -74,21 +77,25 @@ func (s *Store) tenancy(c claim, all []stored) *tenancy {
 	return t
 }
 
+// remember records for which namespace an image is stored. Those of cluster-scoped objects aren't kept: they would never be
+// forgotten on a node without other objects. The caller holds mu.
+func (s *Store) remember(c claim) {
+	delete(s.storedFor, c.base)
+	if c.namespace == "" {
+		return
+	}
+	if s.storedFor == nil {
+		s.storedFor = map[string]string{}
+	}
+	s.storedFor[c.base] = c.namespace
+}
+
 // resolvedUse returns the image that an object uses: without a digest, it is what its reference was last resolved to.
 func (s *Store) resolvedUse(image Image) Image {
 	if resolved, ok := s.Resolved(image.Reference); ok && image.Manifest == "" {
 		return resolved
 	}
 	return image
-}
-
-func contains(all []stored, path string) bool {
-	for _, o := range all {
-		if o.path == path {
-			return true
-		}
-	}
-	return false
 }
 
 // refuse returns an error if there is no room even without what the namespace has and doesn't use. It can have a single image of

@@ -57,7 +57,7 @@ type Store struct {
 
 	mu sync.Mutex // serializes Put
 	// storedFor contains the namespaces whose objects asked for the images that this process has stored, by path without
-	// suffixes.
+	// suffixes. Those without a namespace aren't in it.
 	storedFor map[string]string
 }
 
@@ -233,10 +233,7 @@ func (s *Store) place(c claim, files *Files, object reader.Object) (path string,
 	if err := s.makeRoom(c); err != nil {
 		return "", err
 	}
-	if s.storedFor == nil {
-		s.storedFor = map[string]string{}
-	}
-	s.storedFor[base] = c.namespace
+	s.remember(c)
 	// Until the record is written, it has another digest for what the daemon loads, or there is none. The image's object
 	// is always the same.
 	if err := errors.Join(os.MkdirAll(filepath.Dir(base), dirMode), move(&files.Object, base+objectSuffix)); err != nil {

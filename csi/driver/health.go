@@ -87,10 +87,11 @@ func (n *node) inspect(target string) ([]maps.Pin, string, error) {
 		return nil, "", statusOf(err)
 	}
 	remark := n.remarks.about(target)
-	loaded, err := n.loadedOf(state.Pins)
-	if err == nil && remark != "" { // the program may just have been unloaded
-		loaded, err = n.Programs.Loaded(time.Now())
+	reuse := loadedReuse
+	if remark != "" {
+		reuse = 0 // the program may just have been unloaded
 	}
+	loaded, err := n.loadedOf(reuse, state.Pins)
 	if err != nil {
 		return nil, "", statusOf(err)
 	}
@@ -101,10 +102,10 @@ func (n *node) inspect(target string) ([]maps.Pin, string, error) {
 const loadedReuse = 10 * time.Second
 
 // loadedOf returns the maps of the loaded programs, for volumes with these pins, which were read before. Maps that are loaded
-// can be a little out of date, and maps that aren't can't.
-func (n *node) loadedOf(pins ...[]maps.Pin) (map[ebpf.MapID]bool, error) {
+// can be out of date by a time, and maps that aren't can't.
+func (n *node) loadedOf(reuse time.Duration, pins ...[]maps.Pin) (map[ebpf.MapID]bool, error) {
 	now := time.Now()
-	loaded, err := n.Programs.Loaded(now.Add(-loadedReuse))
+	loaded, err := n.Programs.Loaded(now.Add(-reuse))
 	unknown := func(pin maps.Pin) bool { return !loaded[pin.ID] }
 	if err == nil && slices.ContainsFunc(pins, func(of []maps.Pin) bool { return slices.ContainsFunc(of, unknown) }) {
 		return n.Programs.Loaded(now)
@@ -171,7 +172,7 @@ func (d *Driver) Count() (Counts, error) {
 		}
 		targets, pins = append(targets, volume.Target), append(pins, state.Pins)
 	}
-	loaded, err := d.node.loadedOf(pins...)
+	loaded, err := d.node.loadedOf(loadedReuse, pins...)
 	if err != nil {
 		return Counts{}, err
 	}
