@@ -210,6 +210,7 @@ func startController(tb testing.TB, server *apiServer, change func(*Options)) (h
 	return h, func() {
 		cancel()
 		group.Wait()
+		h.reporter.finish(ctx)
 	}
 }
 

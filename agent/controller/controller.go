@@ -153,7 +153,9 @@ func (c *Controller) Run(ctx context.Context, onConnect func(context.Context, fu
 	background(c.watchContainers)
 	tasks.Go(func() error { return c.compare(ctx) })
 	c.work(background)
-	return tasks.Wait()
+	err := tasks.Wait()
+	c.reporter.finish(ctx)
+	return err
 }
 
 // watchInterfaces enqueues the owners that depend on interfaces when these change.

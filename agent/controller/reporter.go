@@ -6,8 +6,12 @@ package controller
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/record"
@@ -51,6 +55,26 @@ func (r *reporter) unwritten() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.wanted)
+}
+
+// finishDeadline is the time that an agent which stops takes at most to write its last reports. It is less than the time until
+// the kubelet kills it.
+const finishDeadline = 10 * time.Second
+
+// finish writes what isn't written yet, after the workers have ended. The next agent attaches links again that no report has:
+// nothing would be attached in the meantime.
+func (r *reporter) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishDeadline)
+	defer cancel()
+	r.reports.EndPauses()
+	r.mu.Lock()
+	keys := slices.Collect(maps.Keys(r.wanted))
+	r.mu.Unlock()
+	for _, key := range keys {
+		if _, err := safely(ctx, key, r.report); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Failed to report before the agent stops", "object", key.String())
+		}
+	}
 }
 
 // report writes the reports of an owner, unless they are in doubt: then it reads them, and the owner's next pass decides what

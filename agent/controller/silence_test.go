@@ -65,6 +65,27 @@ func TestLinksAreReportedOnceASecond(t *testing.T) {
 	})
 }
 
+// An agent that stops while a node fills reports the last links: the next agent doesn't attach them again.
+func TestLastLinksAreReportedAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &apiServer{lists: map[string]string{"tcxprograms": discovering("net")}}
+		h, stop := startController(t, server, nil)
+		within(t, time.Minute, "attached to eth0, and reported", func() bool { return h.links() == 1 && h.reportsAgree(server) })
+		<-time.After(time.Minute)
+		for n := range 3 {
+			h.appears(t.Context(), fmt.Sprint("eth", n+1))
+			within(t, time.Second/4, "attached", func() bool { return h.links() == n+2 })
+		}
+		if h.reportsAgree(server) {
+			t.Fatal("the last links are reported already")
+		}
+		stop()
+		if !h.reportsAgree(server) {
+			t.Error("the last links aren't reported")
+		}
+	})
+}
+
 // If the outcome of an Attach is unknown, only the object's report on the API server can say whose the daemon's new link is.
 // Until it can be read, the link stays, and nothing is attached in its place. Other programs aren't affected.
 func TestUnrecordedLinksStayUntilReportsAreRead(t *testing.T) {

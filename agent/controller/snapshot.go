@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,7 +110,7 @@ func (s *snapshot[T]) leave(r *reading[T]) {
 // run reads the state.
 func (s *snapshot[T]) run(ctx context.Context, r *reading[T]) {
 	defer r.stop()
-	r.value, r.err = s.read(ctx)
+	r.value, r.err = s.try(ctx)
 	r.ended = s.moments.event()
 	s.mu.Lock()
 	before := s.last
@@ -130,6 +131,16 @@ func (s *snapshot[T]) run(ctx context.Context, r *reading[T]) {
 		was = before.value
 	}
 	s.changed(context.WithoutCancel(ctx), was, r.value, r.began)
+}
+
+// try converts a panic to an error, as safely does: what is read was written by others.
+func (s *snapshot[T]) try(ctx context.Context) (value T, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("read from %s: panic: %v\n%s", s.what, cause, debug.Stack())
+		}
+	}()
+	return s.read(ctx)
 }
 
 // latest returns the last successful reading, or nil.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -186,4 +187,22 @@ func TestInterruptIsNoAnswer(t *testing.T) {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	})
+}
+
+// A read that panics fails, and the next one is made.
+func TestReadThatPanics(t *testing.T) {
+	var m moments
+	reads := 0
+	s := newSnapshot("the runtime", &m, func(context.Context) (int, error) {
+		if reads++; reads == 1 {
+			panic("an answer that nobody expected")
+		}
+		return reads, nil
+	}, func(context.Context, int, int, moment) {})
+	if _, err := s.get(t.Context(), m.event()); err == nil || !strings.Contains(err.Error(), "the runtime: panic: an answer that nobody expected") {
+		t.Errorf("%v", err)
+	}
+	if got, err := s.get(t.Context(), m.event()); err != nil || got.value != 2 {
+		t.Errorf("%v, %v", got, err)
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
@@ -98,6 +99,46 @@ func TestLoadsOfANamespaceAreLimited(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Programs of a namespace are attached again and again, for example to what takes the daemon long to open. Then they wait, and
+// those of other namespaces don't.
+func TestAttachesOfANamespaceAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := daemontest.New(t.TempDir())
+		i := known(t, d, d.Root)
+		tenant, neighbor := load(t, i, other), load(t, i, program.Key{Kind: other.Kind, Namespace: "another", Name: other.Name})
+		d.SetFault(func(call string, _ proto.Message, done bool) error {
+			if call == "Attach" && done {
+				<-time.After(10 * time.Second)
+				return status.Error(codes.Aborted, "no such symbol")
+			}
+			return nil
+		})
+		attached := func(id uint32) bool {
+			began := time.Now()
+			err := i.Attach(t.Context(), id, point("a slow file"))
+			asked := time.Since(began) > 0
+			if !asked && !strings.Contains(err.Error(), "the objects of the namespace have taken 2 minutes of the daemon's time to be loaded and attached") {
+				t.Fatal(err)
+			}
+			return asked
+		}
+		n := 0
+		for n < 100 && attached(tenant.ID) {
+			n++
+		}
+		if n != 14 {
+			t.Errorf("%d Attaches at once, want 14", n)
+		}
+		if !attached(neighbor.ID) {
+			t.Error("those of another namespace wait too")
+		}
+		<-time.After(2 * time.Minute)
+		if !attached(tenant.ID) {
+			t.Error("they wait forever")
+		}
+	})
 }
 
 // The global data of a namespace leaves space in the daemon's list for that of others.

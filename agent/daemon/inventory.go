@@ -69,7 +69,7 @@ type Inventory struct {
 	rpc  gobpfman.BpfmanClient
 	root string
 	lane *lane
-	// allowances limits Loads.
+	// allowances limits Loads and Attaches.
 	allowances allowances
 
 	mu    sync.Mutex
@@ -277,9 +277,15 @@ func (i *Inventory) pins(dir string) map[string]string {
 // Attach attaches a program to one attach point.
 func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachPoint) error {
 	return do(ctx, i, "attach to "+point.Name, callDeadline, func(ctx context.Context, d dialect) (*gobpfman.AttachResponse, error) {
-		if err := d.admits(i.ownerOf(id), point.Info); err != nil {
+		owner := i.ownerOf(id)
+		if err := d.admits(owner, point.Info); err != nil {
 			return nil, err
 		}
+		allowance := i.allowances.of(owner.Namespace)
+		if err := allowance.admitAttach(); err != nil {
+			return nil, err
+		}
+		defer allowance.meterTime()()
 		if err := i.succeed(ctx, id, point.Info); err != nil {
 			return nil, err
 		}

@@ -34,11 +34,11 @@ func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) err
 		if err := i.fits(request); err != nil {
 			return nil, err
 		}
-		allowance := i.allowances.of(request)
-		if err := allowance.check(); err != nil {
+		allowance := i.allowances.of(request.GetMetadata()[v1alpha1.MetadataNamespace])
+		if err := allowance.admitLoad(); err != nil {
 			return nil, err
 		}
-		defer allowance.meter(i.root)()
+		defer allowance.meterLoad(i.root)()
 		response, err := d.load(ctx, i.rpc, request)
 		if err != nil {
 			err = i.loadFailure(d, request, err)

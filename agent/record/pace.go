@@ -16,7 +16,8 @@ import (
 
 // linksPause is the minimum time between two writes of an owner's reports if only links have changed. A report has all links of
 // its program: with a write for each, the bytes that are written while a node fills would grow with the square of its pods. The
-// links that a crash within this time leaves without a record are attached again.
+// links that a crash within this time leaves without a record are attached again. An agent that stops reports them: see
+// [Reports.EndPauses].
 const linksPause = time.Second
 
 // PausedError means that the reports of an owner aren't written yet, because only links have changed since the last write. They
@@ -29,6 +30,14 @@ func (e *PausedError) Error() string { return fmt.Sprintf("links are reported in
 type pace struct {
 	mu   sync.Mutex
 	last map[program.Key]time.Time
+	off  bool
+}
+
+// EndPauses has reports in which only links have changed written without a pause from now on, because the agent stops.
+func (r *Reports) EndPauses() {
+	r.pace.mu.Lock()
+	defer r.pace.mu.Unlock()
+	r.pace.off = true
 }
 
 // written records a write of an owner's reports.
@@ -52,7 +61,7 @@ func (p *pace) left(key program.Key) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last, known := p.last[key]
-	if !known {
+	if !known || p.off {
 		return 0
 	}
 	return max(0, linksPause-time.Since(last))
