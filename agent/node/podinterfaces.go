@@ -6,6 +6,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -84,27 +85,46 @@ func (p *PodInterfaces) read(c program.Container) ([]string, error) {
 	return p.of(program.Process{PID: c.PID, Of: c.ID})
 }
 
+// maxTable is the maximum size of /proc/<pid>/net/dev, in bytes: some 8,000 interfaces. A pod with CAP_NET_ADMIN can add any
+// number of them.
+const maxTable = 1 << 20
+
+// errManyInterfaces is the error of a pod with more interfaces.
+var errManyInterfaces = errors.New("too many interfaces in the pod to discover them")
+
 // of returns the interfaces in a process's network namespace.
 func (p *PodInterfaces) of(process program.Process) ([]string, error) {
-	table, err := os.ReadFile(filepath.Join(p.proc, strconv.Itoa(process.PID), "net", "dev"))
+	names, err := interfacesIn(filepath.Join(p.proc, strconv.Itoa(process.PID), "net", "dev"))
 	if err != nil {
-		return nil, gone(err)
+		return nil, err
 	}
 	if err := isThere(p.proc, process); err != nil {
 		return nil, err
 	}
-	return interfacesIn(string(table)), nil
+	return names, nil
 }
 
-// interfacesIn returns the names in /proc/net/dev (proc_pid_net(5)). After two
+// interfacesIn returns the names in a /proc/net/dev (proc_pid_net(5)). After two
 // header lines, there is one line for each interface, with the name before the
 // colon.
-func interfacesIn(table string) []string {
+func interfacesIn(file string) ([]string, error) {
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, gone(err)
+	}
+	defer opened.Close() //nolint:errcheck // it was only read
+	table, err := io.ReadAll(io.LimitReader(opened, maxTable+1))
+	if err != nil {
+		return nil, gone(err)
+	}
+	if len(table) > maxTable {
+		return nil, errManyInterfaces
+	}
 	names := []string{}
-	for line := range strings.Lines(table) {
+	for line := range strings.Lines(string(table)) {
 		if name, _, ok := strings.Cut(line, ":"); ok {
 			names = append(names, strings.TrimSpace(name))
 		}
 	}
-	return names
+	return names, nil
 }

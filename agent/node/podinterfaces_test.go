@@ -115,11 +115,25 @@ func TestInterfacesInTheKernelsTable(t *testing.T) {
 	inNetwork(t, func(t *testing.T) {
 		t.Helper()
 		do(t, "add", netlink.LinkAdd(veth("first")))
-		table, err := os.ReadFile("/proc/thread-self/net/dev")
+		names, err := interfacesIn("/proc/thread-self/net/dev")
 		do(t, "read", err)
-		names := interfacesIn(string(table))
 		if slices.Sort(names); !slices.Equal(names, slices.Sorted(maps.Keys(listed(t)))) || !slices.Contains(names, "first") {
 			t.Errorf("%q", names)
 		}
 	})
+}
+
+// A pod can add interfaces without a limit.
+func TestTooManyInterfaces(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "dev")
+	for lines, want := range map[int]error{8000: nil, 800_000: errManyInterfaces} {
+		var table strings.Builder
+		for n := range lines {
+			fmt.Fprintf(&table, "%6d: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n", n)
+		}
+		do(t, "write", os.WriteFile(file, []byte(table.String()), 0o600))
+		if names, err := interfacesIn(file); !errors.Is(err, want) || want == nil && len(names) != lines {
+			t.Errorf("%d lines: %d names, %v", lines, len(names), err)
+		}
+	}
 }

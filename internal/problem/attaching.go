@@ -29,6 +29,7 @@ const (
 	NoPrimaryInterface     Reason = "NoPrimaryInterface"
 	DiscoveryInvalid       Reason = "DiscoveryInvalid"
 	DiscoveryTruncated     Reason = "DiscoveryTruncated"
+	TooManyInterfaces      Reason = "TooManyInterfaces"
 	ProcHidden             Reason = "ProcHidden"
 	ProcessEnded           Reason = "ProcessEnded"
 	NoContainerRuntime     Reason = "NoContainerRuntime"
@@ -186,6 +187,11 @@ var attaching = []Row{
 		Reason:   DiscoveryTruncated,
 		Messages: []string{"the discovery selects … interfaces: attached to the first … by name"},
 		ToDo:     "allow fewer interfaces, or exclude some",
+	},
+	{
+		Reason:   TooManyInterfaces,
+		Messages: []string{"too many interfaces in the pod to discover them"},
+		ToDo:     "list the pod's interfaces by name, or exclude the pod with the labels of `containers.pods`",
 	},
 	{
 		Reason:   ProcHidden,
