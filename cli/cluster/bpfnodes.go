@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,12 +18,28 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/liststream"
 )
 
+// missingBpfNodeError says why there can be no BpfNode of a node.
+type missingBpfNodeError struct {
+	node string
+	err  error
+}
+
+func (e *missingBpfNodeError) Error() string {
+	return fmt.Sprintf("node %s has no BpfNode: there is no such node, or its inspector is turned off or hasn't reported yet", e.node)
+}
+
+func (e *missingBpfNodeError) Unwrap() error { return e.err }
+
 // BpfNodes calls visit with the BpfNodes of the named nodes. If names is empty, it visits all BpfNodes, but without
 // their maps. A BpfNode can have a size of a megabyte, so visit shouldn't keep them.
 func (c *Cluster) BpfNodes(ctx context.Context, names []string, visit func(*v1alpha1.BpfNode) error) error {
 	for _, name := range names {
 		var node v1alpha1.BpfNode
-		if err := c.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		err := c.Get(ctx, client.ObjectKey{Name: name}, &node)
+		if apierrors.IsNotFound(err) {
+			return &missingBpfNodeError{name, err}
+		}
+		if err != nil {
 			return fmt.Errorf("get the BpfNode of node %s: %w", name, err)
 		}
 		if err := visit(&node); err != nil {

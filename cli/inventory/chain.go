@@ -18,6 +18,11 @@ type Link struct {
 	// Type and Interface are the type and interface of the hook.
 	Type      string `json:"type"`
 	Interface string `json:"interface,omitempty"`
+	// NetNs is the inode number of the interface's network namespace, if it isn't the host's. Namespace and Pod are the pod of
+	// the hook.
+	NetNs     string `json:"netns,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
 	// Position is the position in the order in which programs run, starting at 1. It is 0 if the kernel runs all
 	// programs in an unknown order.
 	Position int32 `json:"position,omitempty"`
@@ -35,6 +40,8 @@ type Link struct {
 	Name  string   `json:"name,omitempty"`
 	// Whose describes the owner or holder of the program.
 	Whose string `json:"whose,omitempty"`
+	// AverageNanoseconds is how long a run takes on average, if the inspector measures that.
+	AverageNanoseconds int64 `json:"averagenanoseconds,omitempty"`
 }
 
 // Settings are the settings of a program in its object.
@@ -113,7 +120,13 @@ func skipped(l Link, later []Link) []uint32 {
 const replaces = "freplace"
 
 func link(p v1alpha1.BpfNodeProgram, a v1alpha1.BpfNodeAttachPoint, asked func(v1alpha1.BpfNodeOwner, string) Settings) Link {
-	out := Link{Hook: Where(a), Type: a.Type, Interface: a.Interface, Position: a.Position, ID: p.ID, Name: p.Name, Whose: OwnerOf(p)}
+	out := Link{
+		Hook: Where(a), Type: a.Type, Interface: a.Interface, NetNs: a.NetNs, Namespace: a.Namespace, Pod: a.Pod,
+		Position: a.Position, ID: p.ID, Name: p.Name, Whose: OwnerOf(p),
+	}
+	if p.RunTime != nil {
+		out.AverageNanoseconds = p.RunTime.AverageNanoseconds
+	}
 	if p.Owner != nil {
 		settings := asked(*p.Owner, p.Name)
 		out.Priority, out.ProceedOn = settings.Priority, settings.ProceedOn
@@ -147,6 +160,7 @@ func dispatched(node v1alpha1.BpfNodeStatus, dispatcher v1alpha1.BpfNodeProgram,
 			}
 			run := link(p, a, asked)
 			run.Hook, run.Type, run.Interface, run.Position = Where(at), at.Type, at.Interface, at.Position
+			run.NetNs, run.Namespace, run.Pod = at.NetNs, at.Namespace, at.Pod
 			run.Slot, run.All = a.Position, false
 			out = append(out, run)
 		}

@@ -77,12 +77,7 @@ var chainTable = output.Table[listedLink]{
 			}
 			return int64(*l.Priority)
 		}},
-		{Name: "CONTINUES ON", Cell: func(l listedLink) any {
-			if l.All {
-				return "anything"
-			}
-			return strings.Join(l.ProceedOn, ", ")
-		}},
+		{Name: "CONTINUES ON", Cell: func(l listedLink) any { return continuesOn(l.Link) }},
 		{Name: "ELSE SKIPS", Cell: func(l listedLink) any {
 			ids := make([]string, len(l.Skips))
 			for i, id := range l.Skips {
@@ -91,6 +86,14 @@ var chainTable = output.Table[listedLink]{
 			return listed(ids)
 		}},
 	},
+}
+
+// continuesOn describes the verdicts after which the next program of a hook runs.
+func continuesOn(l inventory.Link) string {
+	if l.All {
+		return "anything"
+	}
+	return strings.Join(l.ProceedOn, ", ")
 }
 
 func position(l inventory.Link) string {

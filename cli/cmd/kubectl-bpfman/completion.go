@@ -87,6 +87,16 @@ func completeNamespace(connect cluster.Connect) cobra.CompletionFunc {
 	}
 }
 
+// completePod completes the name of a pod.
+func completePod(connect cluster.Connect) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(c, connect, &corev1.PodList{}, "", true)
+	}
+}
+
 // completeNode completes the name of a node.
 func completeNode(connect cluster.Connect) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -67,6 +67,7 @@ func root(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Co
 		dumpCommand(streams, connect),
 		imageCommand(connect),
 		mapsCommand(streams, connect),
+		podsCommand(streams, connect),
 		programsCommand(streams, connect),
 		rolloutCommand(streams, connect),
 		topCommand(streams, connect),
