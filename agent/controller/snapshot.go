@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-logr/logr"
 )
 
 // moment is a position in the order of events and reads on this node. A read that began at the moment of an event, or later,
@@ -137,7 +139,8 @@ func (s *snapshot[T]) run(ctx context.Context, r *reading[T]) {
 func (s *snapshot[T]) try(ctx context.Context) (value T, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("read from %s: panic: %v\n%s", s.what, cause, debug.Stack())
+			err = fmt.Errorf("%s gave an answer that the agent fails to read: %v", s.what, cause)
+			logr.FromContextOrDiscard(ctx).Error(err, "Recovered from a panic", "stack", string(debug.Stack()))
 		}
 	}()
 	return s.read(ctx)

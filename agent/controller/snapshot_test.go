@@ -199,7 +199,7 @@ func TestReadThatPanics(t *testing.T) {
 		}
 		return reads, nil
 	}, func(context.Context, int, int, moment) {})
-	if _, err := s.get(t.Context(), m.event()); err == nil || !strings.Contains(err.Error(), "the runtime: panic: an answer that nobody expected") {
+	if _, err := s.get(t.Context(), m.event()); err == nil || !strings.Contains(err.Error(), "the runtime gave an answer that the agent fails to read: an answer that nobody expected") {
 		t.Errorf("%v", err)
 	}
 	if got, err := s.get(t.Context(), m.event()); err != nil || got.value != 2 {

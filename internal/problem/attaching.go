@@ -34,6 +34,7 @@ const (
 	ProcessEnded           Reason = "ProcessEnded"
 	NoContainerRuntime     Reason = "NoContainerRuntime"
 	ContainerRuntimeFails  Reason = "ContainerRuntimeFails"
+	AnswerNotExpected      Reason = "AnswerNotExpected"
 	LinksUnknown           Reason = "LinksUnknown"
 	PodSelectorInvalid     Reason = "PodSelectorInvalid"
 	ChangeNotRecorded      Reason = "ChangeNotRecorded"
@@ -202,6 +203,11 @@ var attaching = []Row{
 		Reason:   NoContainerRuntime,
 		Messages: []string{"no container runtime listens below"},
 		ToDo:     "the socket isn't that of a known runtime: containerd, CRI-O, or cri-dockerd; or the directory of the socket was replaced: delete the pod of `bpfman-daemon` on that node",
+	},
+	{
+		Reason:   AnswerNotExpected,
+		Messages: []string{"gave an answer that the agent fails to read:"},
+		ToDo:     "this is a fault of bpfman: report it, with the line `Recovered from a panic` in the agent's log on that node",
 	},
 	{
 		Reason: ContainerRuntimeFails,

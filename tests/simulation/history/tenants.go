@@ -144,6 +144,9 @@ var goneIsGone = Invariant{
 					gone[n.Name] = time.Now()
 				}
 			}
+			if len(gone) == 0 {
+				return nil // reading all reports each second is a fifth of a history's time
+			}
 			for _, resource := range []string{"bpfprograms", "bpfnsprograms"} {
 				for _, o := range c.Objects(resource) {
 					node := reportOf(o).Node
