@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,17 @@ func TestInspector(t *testing.T) {
 						return h.Container != "holder" || h.Process != "node-probe" || h.Gone
 					})
 			})
+		}},
+		step{"the pod's user sees both", func(ctx context.Context, s *testing.T) {
+			out := plugin(ctx, s, "pods", pod.Name, "-n", space)
+			ofPod, ofNode, found := strings.Cut(out, "on node "+nodeName)
+			if !found || !strings.Contains(ofPod, "in pod "+space+"/"+pod.Name) || !strings.Contains(ofPod, "tcx/ingress eth0") || !strings.Contains(ofPod, foreign) ||
+				!strings.Contains(ofNode, "TracepointProgram "+o.Name) {
+				s.Errorf("kubectl bpfman pods says:\n%s", out)
+			}
+			if out := plugin(ctx, s, "pods", "-n", space); !strings.Contains(out, pod.Name) {
+				s.Errorf("kubectl bpfman pods says:\n%s", out)
+			}
 		}},
 		step{"the pod is deleted", func(ctx context.Context, s *testing.T) {
 			must.Succeed(s, remove(ctx, pod))
