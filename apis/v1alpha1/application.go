@@ -174,6 +174,7 @@ type BpfApplicationStatus struct {
 // +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.nodes.idle`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.bytecode.image.url`,priority=1
 type BpfApplication struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -283,6 +284,7 @@ type BpfNsApplicationSpec struct {
 // +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.nodes.idle`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.bytecode.image.url`,priority=1
 type BpfNsApplication struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -217,6 +217,7 @@ type ClusterBpfApplicationSpec struct {
 // +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.nodes.idle`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.byteCode.image.url`,priority=1
 type ClusterBpfApplication struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

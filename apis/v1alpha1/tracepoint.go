@@ -52,6 +52,7 @@ type TracepointProgramStatus struct {
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="TracePoint",type=string,JSONPath=`.spec.names`,priority=1
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.bytecode.image.url`,priority=1
 type TracepointProgram struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

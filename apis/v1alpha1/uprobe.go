@@ -94,6 +94,7 @@ type UprobeProgramStatus struct {
 // +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.target`,priority=1
 // +kubebuilder:printcolumn:name="RetProbe",type=boolean,JSONPath=`.spec.retprobe`,priority=1
 // +kubebuilder:printcolumn:name="Pid",type=integer,JSONPath=`.spec.pid`,priority=1
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.bytecode.image.url`,priority=1
 type UprobeProgram struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -211,6 +212,7 @@ type UprobeNsProgramSpec struct {
 // +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.target`,priority=1
 // +kubebuilder:printcolumn:name="RetProbe",type=boolean,JSONPath=`.spec.retprobe`,priority=1
 // +kubebuilder:printcolumn:name="Pid",type=integer,JSONPath=`.spec.pid`,priority=1
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.bytecode.image.url`,priority=1
 type UprobeNsProgram struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -40,6 +40,8 @@ type Link struct {
 	Name  string   `json:"name,omitempty"`
 	// Whose describes the owner or holder of the program.
 	Whose string `json:"whose,omitempty"`
+	// Ours means that an object of bpfman owns the program.
+	Ours bool `json:"-"`
 	// AverageNanoseconds is how long a run takes on average, if the inspector measures that.
 	AverageNanoseconds int64 `json:"averagenanoseconds,omitempty"`
 }
@@ -128,6 +130,7 @@ func link(p v1alpha1.BpfNodeProgram, a v1alpha1.BpfNodeAttachPoint, asked func(v
 		out.AverageNanoseconds = p.RunTime.AverageNanoseconds
 	}
 	if p.Owner != nil {
+		out.Ours = true
 		settings := asked(*p.Owner, p.Name)
 		out.Priority, out.ProceedOn = settings.Priority, settings.ProceedOn
 	}

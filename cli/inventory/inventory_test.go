@@ -91,12 +91,12 @@ func TestChains(t *testing.T) {
 	}
 	want := []Link{
 		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, ID: 30, Name: "xdp_dispatcher", Whose: "bpfman"},
-		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 1, Priority: ptr.To[int32](50), ProceedOn: []string{"pass"}, ID: 21, Name: "first", Whose: "XdpProgram a", Skips: []uint32{20}},
-		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 2, ID: 20, Name: "second", Whose: "XdpProgram b"},
+		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 1, Priority: ptr.To[int32](50), ProceedOn: []string{"pass"}, ID: 21, Name: "first", Whose: "XdpProgram a", Ours: true, Skips: []uint32{20}},
+		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 2, ID: 20, Name: "second", Whose: "XdpProgram b", Ours: true},
 		{Hook: "tcx/ingress eth0", Type: "tcx/ingress", Interface: "eth0", Position: 1, ProceedOn: []string{"next"}, ID: 41, Name: "theirs", Skips: []uint32{40, 42}},
-		{Hook: "tcx/ingress eth0", Type: "tcx/ingress", Interface: "eth0", Position: 2, ProceedOn: []string{"next"}, ID: 40, Name: "ours", Whose: "TcxProgram c", Skips: []uint32{42}},
+		{Hook: "tcx/ingress eth0", Type: "tcx/ingress", Interface: "eth0", Position: 2, ProceedOn: []string{"next"}, ID: 40, Name: "ours", Whose: "TcxProgram c", Ours: true, Skips: []uint32{42}},
 		{Hook: "tc/ingress eth0", Type: "tc/ingress", Interface: "eth0", Position: 1, Priority: ptr.To[int32](49152), ProceedOn: []string{"unspec"}, ID: 42, Name: "filter"},
-		{Hook: "tcx/ingress eth1", Type: "tcx/ingress", Interface: "eth1", Position: 1, ProceedOn: []string{"next"}, ID: 40, Name: "ours", Whose: "TcxProgram c"},
+		{Hook: "tcx/ingress eth1", Type: "tcx/ingress", Interface: "eth1", Position: 1, ProceedOn: []string{"next"}, ID: 40, Name: "ours", Whose: "TcxProgram c", Ours: true},
 		{Hook: "tracepoint syscalls/sys_enter_kill", Type: "tracepoint", All: true, ID: 43, Name: "trace"},
 	}
 	got := Chains(node, asked)

@@ -141,7 +141,33 @@ func (o chainOptions) run(ctx context.Context, connect cluster.Connect, streams 
 	if len(rows) == len(links) {
 		table = table.Without("COUNT")
 	}
-	return table.Print(streams.Out, o.format, rows)
+	if err := table.Print(streams.Out, o.format, rows); err != nil || !o.format.Human() {
+		return err
+	}
+	if hooks := tied(links); len(hooks) > 0 {
+		return remark(streams.ErrOut, []string{"Programs with the same priority at " + listed(hooks) + ": the order in which they run can change. To fix it, give them different priorities."})
+	}
+	return nil
+}
+
+// tied returns the hooks with programs that have the same priority in bpfman's objects.
+func tied(links []inventory.Link) []string {
+	type rank struct {
+		hook     string
+		priority int32
+	}
+	programs := map[rank]int{}
+	var hooks []string
+	for _, l := range links {
+		if l.Priority == nil || !l.Ours {
+			continue
+		}
+		of := rank{l.Hook, *l.Priority}
+		if programs[of]++; programs[of] == 2 && !slices.Contains(hooks, l.Hook) {
+			hooks = append(hooks, l.Hook)
+		}
+	}
+	return hooks
 }
 
 // groupLinks returns the rows for programs at hooks. If alike is set, programs at a hook without an order that only

@@ -117,6 +117,16 @@ func TestChain(t *testing.T) {
 	golden.Assert(t, executed(t, inspected(), "chain", "--node", "worker-1"), "chain.txt")
 	golden.Assert(t, executed(t, inspected(), "chain", "--node", "worker-1", "--interface", "eth1"), "chain-interface.txt")
 	golden.Assert(t, executed(t, inspected(), "chain"), "chain-no-node.txt")
+	twice := inspected()
+	first, ok := twice[0].(*v1alpha1.BpfNode)
+	if !ok {
+		t.Fatalf("%T", twice[0])
+	}
+	first.Status.Programs = append(first.Status.Programs, v1alpha1.BpfNodeProgram{
+		ID: 19, Name: "tcx_again", Type: "sched_cls", Bpfman: true, Owner: &v1alpha1.BpfNodeOwner{Kind: "TcxNsProgram", Namespace: "acme", Name: "firewall"},
+		AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "tcx/ingress", Interface: "eth1", Position: 2}},
+	})
+	golden.Assert(t, executed(t, twice, "chain", "--node", "worker-1", "--interface", "eth1"), "chain-tied.txt")
 	// The first object is worker-1, and the second worker-2.
 	alone := slices.Delete(inspected(), 1, 2)
 	golden.Assert(t, executed(t, alone, "chain"), "chain.txt")

@@ -23,23 +23,23 @@ import (
 // What kubectl shows of each kind, in order: the columns, after a bar those of
 // -o wide, and the cells of an object that has every field.
 var columns = map[string][2]string{
-	"BpfApplication":        {"Name NodeSelector Status Selected Attached Idle Failed Age |", `{} NothingMatched 3 0 3 0 |`},
-	"BpfNsApplication":      {"Name NodeSelector Status Selected Attached Idle Failed Age |", `{} NothingMatched 3 0 3 0 |`},
-	"ClusterBpfApplication": {"Name NodeSelector Status Selected Attached Idle Failed Age |", `{} NothingMatched 3 0 3 0 |`},
+	"BpfApplication":        {"Name NodeSelector Status Selected Attached Idle Failed Age | Image", `{} NothingMatched 3 0 3 0 | quay.io/bpfman-bytecode/x:latest`},
+	"BpfNsApplication":      {"Name NodeSelector Status Selected Attached Idle Failed Age | Image", `{} NothingMatched 3 0 3 0 | quay.io/bpfman-bytecode/x:latest`},
+	"ClusterBpfApplication": {"Name NodeSelector Status Selected Attached Idle Failed Age | Image", `{} NothingMatched 3 0 3 0 | quay.io/bpfman-bytecode/x:latest`},
 	"BpfProgram":            {"Name Type Status Node Age | ProgramId", `tcx bpfmanLoaded node-1 | 7`},
 	"BpfNsProgram":          {"Name Type Status Node Age | ProgramId", `tcx bpfmanLoaded node-1 | 7`},
-	"FentryProgram":         {programColumns + " FunctionName", programCells + ` do_unlinkat`},
-	"FexitProgram":          {programColumns + " FunctionName", programCells + ` do_unlinkat`},
-	"KprobeProgram":         {programColumns + " FunctionName Offset RetProbe", programCells + ` do_unlinkat 4 false`},
-	"TcProgram":             {programColumns + " Priority Direction InterfaceSelector ProceedOn", programCells + ` 0 ingress {"interfaces":["eth0"]} ["pipe","dispatcher_return"]`},
-	"TcNsProgram":           {programColumns + " Priority Direction InterfaceSelector ProceedOn", programCells + ` 0 ingress {"interfaces":["eth0"]} ["pipe","dispatcher_return"]`},
-	"TcxProgram":            {programColumns + " Direction InterfaceSelector Priority", programCells + ` egress {"interfaces":["eth0"]} 0`},
-	"TcxNsProgram":          {programColumns + " Direction InterfaceSelector Priority", programCells + ` egress {"interfaces":["eth0"]} 0`},
-	"TracepointProgram":     {programColumns + " TracePoint", programCells + ` ["syscalls/sys_enter_kill"]`},
-	"UprobeProgram":         {programColumns + " FunctionName Offset Target RetProbe Pid", programCells + ` malloc 4 libc false 1`},
-	"UprobeNsProgram":       {programColumns + " FunctionName Offset Target RetProbe Pid", programCells + ` malloc 4 libc false 1`},
-	"XdpProgram":            {programColumns + " Priority InterfaceSelector ProceedOn", programCells + ` 0 {"interfaces":["eth0"]} ["pass","dispatcher_return"]`},
-	"XdpNsProgram":          {programColumns + " Priority InterfaceSelector ProceedOn", programCells + ` 0 {"interfaces":["eth0"]} ["pass","dispatcher_return"]`},
+	"FentryProgram":         {programColumns + " FunctionName Image", programCells + ` do_unlinkat quay.io/bpfman-bytecode/x:latest`},
+	"FexitProgram":          {programColumns + " FunctionName Image", programCells + ` do_unlinkat quay.io/bpfman-bytecode/x:latest`},
+	"KprobeProgram":         {programColumns + " FunctionName Offset RetProbe Image", programCells + ` do_unlinkat 4 false quay.io/bpfman-bytecode/x:latest`},
+	"TcProgram":             {programColumns + " Priority Direction InterfaceSelector ProceedOn Image", programCells + ` 0 ingress {"interfaces":["eth0"]} ["pipe","dispatcher_return"] quay.io/bpfman-bytecode/x:latest`},
+	"TcNsProgram":           {programColumns + " Priority Direction InterfaceSelector ProceedOn Image", programCells + ` 0 ingress {"interfaces":["eth0"]} ["pipe","dispatcher_return"] quay.io/bpfman-bytecode/x:latest`},
+	"TcxProgram":            {programColumns + " Direction InterfaceSelector Priority Image", programCells + ` egress {"interfaces":["eth0"]} 0 quay.io/bpfman-bytecode/x:latest`},
+	"TcxNsProgram":          {programColumns + " Direction InterfaceSelector Priority Image", programCells + ` egress {"interfaces":["eth0"]} 0 quay.io/bpfman-bytecode/x:latest`},
+	"TracepointProgram":     {programColumns + " TracePoint Image", programCells + ` ["syscalls/sys_enter_kill"] quay.io/bpfman-bytecode/x:latest`},
+	"UprobeProgram":         {programColumns + " FunctionName Offset Target RetProbe Pid Image", programCells + ` malloc 4 libc false 1 quay.io/bpfman-bytecode/x:latest`},
+	"UprobeNsProgram":       {programColumns + " FunctionName Offset Target RetProbe Pid Image", programCells + ` malloc 4 libc false 1 quay.io/bpfman-bytecode/x:latest`},
+	"XdpProgram":            {programColumns + " Priority InterfaceSelector ProceedOn Image", programCells + ` 0 {"interfaces":["eth0"]} ["pass","dispatcher_return"] quay.io/bpfman-bytecode/x:latest`},
+	"XdpNsProgram":          {programColumns + " Priority InterfaceSelector ProceedOn Image", programCells + ` 0 {"interfaces":["eth0"]} ["pass","dispatcher_return"] quay.io/bpfman-bytecode/x:latest`},
 }
 
 const (
