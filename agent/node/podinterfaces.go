@@ -112,7 +112,7 @@ func interfacesIn(file string) ([]string, error) {
 	if err != nil {
 		return nil, gone(err)
 	}
-	defer opened.Close() //nolint:errcheck // it was only read
+	defer opened.Close()
 	table, err := io.ReadAll(io.LimitReader(opened, maxTable+1))
 	if err != nil {
 		return nil, gone(err)

@@ -109,7 +109,7 @@ func (o podsOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	}
 	pods, err := cluster.All[corev1.Pod](ctx, c, &corev1.PodList{}, options...)
 	if err != nil {
-		return err //nolint:wrapcheck // it says what was listed
+		return err
 	}
 	found, unknown, err := o.find(ctx, c, pods)
 	if err != nil {

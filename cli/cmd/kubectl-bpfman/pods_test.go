@@ -45,8 +45,10 @@ func withPods() []client.Object {
 		}},
 		v1alpha1.BpfNodeProgram{ID: 21, Name: "kills", Type: "tracepoint", AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "tracepoint", Target: "syscalls/sys_enter_kill"}}},
 		v1alpha1.BpfNodeProgram{ID: 22, Name: "connects", Type: "cgroup_sock_addr", AttachPoints: []v1alpha1.BpfNodeAttachPoint{
-			{Type: "cgroup_inet4_connect", Target: "/kubepods.slice/kubepods-burstable.slice"}, {Type: "cgroup_inet4_connect", Target: "/kubepods.slice/kubepods-besteffort.slice"},
-			{Type: "cgroup_inet4_connect", Target: "/system.slice/sshd.service"}, {Type: "cgroup_inet4_connect", Target: "/"},
+			{Type: "cgroup_inet4_connect", Target: "/kubepods.slice/kubepods-burstable.slice"},
+			{Type: "cgroup_inet4_connect", Target: "/kubepods.slice/kubepods-besteffort.slice"},
+			{Type: "cgroup_inet4_connect", Target: "/system.slice/sshd.service"},
+			{Type: "cgroup_inet4_connect", Target: "/"},
 		}},
 		v1alpha1.BpfNodeProgram{ID: 23, Name: "elsewhere", Type: "sched_cls", AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "tcx/ingress", Interface: "eth0", NetNs: "4026999"}}},
 	)
