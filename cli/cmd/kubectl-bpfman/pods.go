@@ -189,7 +189,7 @@ func (o podsOptions) one(ctx context.Context, c *cluster.Cluster, streams generi
 	return o.print(streams, found[0], pod.Spec.HostNetwork)
 }
 
-// print prints a pod for people.
+// print prints the programs of a pod, and the maps in its volumes, as tables.
 func (o podsOptions) print(streams genericiooptions.IOStreams, pod inventory.Pod, hostNetwork bool) error {
 	rows := make([]seen, 0, len(pod.Programs)+len(pod.NodePrograms))
 	for _, l := range pod.Programs {
