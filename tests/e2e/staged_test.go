@@ -202,6 +202,12 @@ func TestStagedRollout(t *testing.T) {
 				!strings.Contains(lines[2], "yes") || !strings.Contains(lines[2], "spec.bpffunctionname") {
 				s.Error(out)
 			}
+			out = plugin(ctx, s, "rollout", "timeline", named)
+			for _, words := range []string{"3          <none>", "changed: spec.bpffunctionname", "rollout started, by policy", "rollout complete", "loaded\n"} {
+				if !strings.Contains(out, words) {
+					s.Errorf("%q isn't in\n%s", words, out)
+				}
+			}
 			links(ctx, s, everywhere("syscalls/sys_enter_kill")...)
 		}},
 		step{"with onFailure undo, it undoes itself", func(ctx context.Context, s *testing.T) {

@@ -26,6 +26,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/output"
 	"github.com/bpfman/bpfman-operator/cli/terminal"
+	"github.com/bpfman/bpfman-operator/cli/timeline"
 	"github.com/bpfman/bpfman-operator/cli/why"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
@@ -45,6 +46,15 @@ type Revision struct {
 	stored rollout.Revision
 	// since are the generations of the object in which the revision became the newest one.
 	since []int64
+}
+
+// marks returns the revisions as a timeline has them.
+func marks(all []Revision) []timeline.Revision {
+	out := make([]timeline.Revision, 0, len(all))
+	for _, r := range all {
+		out = append(out, timeline.Revision{Number: r.Revision, Created: r.Created, Changes: r.Changes, Since: r.since})
+	}
+	return out
 }
 
 var revisionsTable = output.Table[Revision]{
@@ -240,13 +250,14 @@ func (r *rolling) countNodes(ctx context.Context, o rolled, all []Revision) erro
 	} else if err != nil {
 		return fmt.Errorf("count the nodes of each revision: %w", err)
 	}
+	newest := marks(all)
 	running, failed := make([]map[string]bool, len(all)), make([]map[string]bool, len(all))
 	for i := range all {
 		running[i], failed[i] = map[string]bool{}, map[string]bool{}
 	}
 	for _, report := range reports {
 		status := report.GetStatus()
-		i := revisionIn(all, status.OwnerGeneration)
+		i := timeline.In(newest, status.OwnerGeneration)
 		if i < 0 || len(status.Conditions) == 0 || !metav1.IsControlledBy(report, o.object) {
 			continue
 		}
@@ -262,20 +273,6 @@ func (r *rolling) countNodes(ctx context.Context, o rolled, all []Revision) erro
 		all[i].Nodes, all[i].Failed = new(len(running[i])), new(len(failed[i]))
 	}
 	return nil
-}
-
-// revisionIn returns the index of the revision that an object had in a generation, or -1: the last one that became the newest
-// until then. Changes of the node selector don't make another revision.
-func revisionIn(all []Revision, generation int64) int {
-	found, last := -1, int64(0)
-	for i, r := range all {
-		for _, since := range r.since {
-			if since <= generation && since > last {
-				found, last = i, since
-			}
-		}
-	}
-	return found
 }
 
 // NodeRevision is the revision of an object that a node runs.
@@ -322,10 +319,10 @@ func (r *rolling) nodeRevisions(ctx context.Context, o rolled) error {
 		status := report.GetStatus()
 		generations[status.Node] = max(generations[status.Node], status.OwnerGeneration)
 	}
-	rows := []NodeRevision{}
+	newest, rows := marks(all), []NodeRevision{}
 	for _, n := range page.Nodes {
 		row := NodeRevision{Node: n.Name, State: n.State, Reason: n.Reason()}
-		if i := revisionIn(all, generations[n.Name]); i >= 0 {
+		if i := timeline.In(newest, generations[n.Name]); i >= 0 {
 			row.Revision = all[i].Revision
 		}
 		rows = append(rows, row)

@@ -39,6 +39,9 @@ const rolloutExample = `  # Wait until a change has reached all nodes
   # Show what each change was
   kubectl bpfman rollout history tcxprogram/firewall --diff
 
+  # Show what happened to the object and on which nodes, in order
+  kubectl bpfman rollout timeline tcxprogram/firewall
+
   # Go on to the next step
   kubectl bpfman rollout resume tcxprogram/firewall
 
@@ -103,6 +106,10 @@ func rolloutCommand(streams genericiooptions.IOStreams, connect cluster.Connect)
 	history.Flags().BoolVar(&r.diff, "diff", false, "Print what each revision changes, or the one of --revision.")
 	r.format.AddTo(history, revisionsTable.Keys()...)
 	addNamespace(history, &r.components)
+	happened := add("timeline", "Show what happened to an object, in order", r.timeline)
+	happened.Long = timelineLong
+	r.format.AddTo(happened, timelineTable.Keys()...)
+	addNamespace(happened, &r.components)
 	undo := add("undo", "Return to a previous revision", r.undo)
 	undo.Flags().Int64Var(&r.revision, "to-revision", 0, "Revision to return to. 0 means the last one that differs.")
 	addNamespace(undo, &r.components)

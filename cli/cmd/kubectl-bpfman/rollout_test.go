@@ -12,6 +12,7 @@ import (
 
 	"gotest.tools/v3/golden"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -126,18 +127,32 @@ func TestRolloutHistory(t *testing.T) {
 	}
 }
 
-// A revision that returned is the newest one again.
-func TestRevisionIn(t *testing.T) {
-	all := []Revision{{Revision: 2, since: []int64{3}}, {Revision: 3, since: []int64{1, 6}}}
-	for generation, want := range map[int64]int64{0: 0, 1: 3, 2: 3, 3: 2, 5: 2, 6: 3, 9: 3} {
-		is := int64(0)
-		if i := revisionIn(all, generation); i >= 0 {
-			is = all[i].Revision
-		}
-		if is != want {
-			t.Errorf("in generation %d, the revision is %d, want %d", generation, is, want)
-		}
+func TestRolloutTimeline(t *testing.T) {
+	at := func(minutes int) metav1.Time {
+		return metav1.NewTime(time.Now().Add(-time.Duration(minutes) * time.Minute))
 	}
+	when := func(o client.Object, minutes int) client.Object {
+		p, ok := o.(v1alpha1.ProgramObject)
+		if !ok {
+			t.Fatalf("%T isn't a report", o)
+		}
+		p.GetStatus().LoadedAt, p.GetStatus().Conditions[0].LastTransitionTime = "", at(minutes)
+		return o
+	}
+	halted := stagedCounter("v3", v1alpha1.RolloutHalted)
+	halted.Status.Rollout.Message, halted.Status.Rollout.Started = "1 of 1 nodes with revision 3 aren't healthy (b: no luck)", new(at(12))
+	for i := range halted.Status.Conditions {
+		halted.Status.Conditions[i].LastTransitionTime = at(9)
+	}
+	objects := append(history(t, "v1", "v2", "v3"), halted,
+		when(reportOf("a", 2, v1alpha1.BpfProgCondLoaded.Condition("")), 1500), when(reportOf("c", 2, v1alpha1.BpfProgCondLoaded.Condition("")), 1400),
+		when(reportOf("b", 3, v1alpha1.BpfProgCondNotLoaded.Condition("no luck\nR1 is invalid")), 11),
+		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}, InvolvedObject: corev1.ObjectReference{UID: ownerUID}, LastTimestamp: at(10), Reason: "RolloutHalted", Message: "revision 3 is held"})
+	out, _, err := roll(t, objects, "timeline", "tcxprogram/counter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Assert(t, out, "rollout-timeline.golden")
 }
 
 func TestRolloutStatusOfNodes(t *testing.T) {

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package timeline tells what happened to an object, in order: its revisions, which node took or refused them and when, its
+// rollout, and Events. It uses only what the cluster stores anyway, so a report has what a node did last, and Events of the
+// last hour are known.
+package timeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Revision is a revision of the object.
+type Revision struct {
+	Number  int64
+	Created metav1.Time
+	// Changes are the fields that differ from the revision before.
+	Changes []string
+	// Since are the generations of the object in which the revision became the newest one.
+	Since []int64
+}
+
+// Entry is something that happened.
+type Entry struct {
+	Time metav1.Time `json:"time"`
+	// Until is the time of the last node, if nodes did the same after one another.
+	Until *metav1.Time `json:"until,omitempty"`
+	// Revision is the number of the revision, or 0 if none is meant.
+	Revision int64 `json:"revision,omitempty"`
+	// Nodes are the nodes on which it happened, by name, or nil if it happened to the object.
+	Nodes []string `json:"nodes,omitempty"`
+	What  string   `json:"what"`
+	// Failed means that something is wrong.
+	Failed bool `json:"failed,omitempty"`
+}
+
+// Of returns what happened to an object, the oldest first. The reports are those of the object, and the events can be of other
+// objects too.
+func Of(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.ProgramObject, events []corev1.Event) []Entry {
+	all := slices.Concat(ofRevisions(revisions), ofNodes(object, revisions, reports), ofRollout(object), ofEvents(object, reports, events))
+	slices.SortStableFunc(all, func(a, b Entry) int { return a.Time.Compare(b.Time.Time) })
+	return together(all)
+}
+
+// In returns the index of the revision that an object had in a generation, or -1: the last one that became the newest until
+// then. Changes of the node selector don't make another revision.
+func In(revisions []Revision, generation int64) int {
+	found, last := -1, int64(0)
+	for i, r := range revisions {
+		for _, since := range r.Since {
+			if since <= generation && since > last {
+				found, last = i, since
+			}
+		}
+	}
+	return found
+}
+
+func ofRevisions(revisions []Revision) []Entry {
+	entries := make([]Entry, 0, len(revisions))
+	for _, r := range revisions {
+		what := "created"
+		if len(r.Changes) > 0 {
+			what = "changed: " + strings.Join(r.Changes, ", ")
+		}
+		entries = append(entries, Entry{Time: r.Created, Revision: r.Number, What: what})
+	}
+	return entries
+}
+
+// ofNodes returns the last thing that each node did. The programs of an application are loaded in one call.
+func ofNodes(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.ProgramObject) []Entry {
+	byNode := map[string]Entry{}
+	for _, report := range reports {
+		status := report.GetStatus()
+		if len(status.Conditions) == 0 || !metav1.IsControlledBy(report, object) {
+			continue
+		}
+		first := status.Conditions[0]
+		entry := Entry{Time: first.LastTransitionTime, Nodes: []string{status.Node}, What: "loaded"}
+		if i := In(revisions, status.OwnerGeneration); i >= 0 {
+			entry.Revision = revisions[i].Number
+		}
+		switch condition := v1alpha1.BpfProgramConditionType(first.Type); {
+		case condition == v1alpha1.BpfProgCondNone:
+			continue
+		case condition.Failed():
+			entry.What, entry.Failed = "failed: "+firstLine(first.Message), true
+		default:
+			if loaded, err := time.Parse(loadedFormat, status.LoadedAt); err == nil {
+				entry.Time = metav1.NewTime(loaded)
+			} else if status.ProgramID == 0 {
+				entry.What = "nothing to attach to: " + firstLine(first.Message)
+			}
+		}
+		was, known := byNode[status.Node]
+		if !known || entry.Failed && !was.Failed || entry.Failed == was.Failed && entry.Time.After(was.Time.Time) {
+			byNode[status.Node] = entry
+		}
+	}
+	entries := make([]Entry, 0, len(byNode))
+	for _, entry := range byNode {
+		entries = append(entries, entry)
+	}
+	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Nodes[0], b.Nodes[0]) })
+	return entries
+}
+
+// loadedFormat is the format of the daemon's times.
+const loadedFormat = "2006-01-02T15:04:05-0700"
+
+// ofRollout returns what a RolloutPolicy has done with the newest revision.
+func ofRollout(object v1alpha1.UserObject) []Entry {
+	rollout := object.GetStatus().Rollout
+	if rollout == nil {
+		return nil
+	}
+	var entries []Entry
+	if rollout.Started != nil {
+		entries = append(entries, Entry{Time: *rollout.Started, Revision: rollout.Revision, What: "rollout started, by policy " + rollout.Policy})
+	}
+	if rollout.StepStarted != nil && rollout.Step > 1 {
+		entries = append(entries, Entry{Time: *rollout.StepStarted, Revision: rollout.Revision, What: fmt.Sprintf("step %d of the rollout started, on %d nodes", rollout.Step, rollout.Nodes)})
+	}
+	if rollout.State == v1alpha1.RolloutProgressing {
+		return entries
+	}
+	var since metav1.Time
+	for _, c := range object.GetStatus().Conditions {
+		if c.LastTransitionTime.After(since.Time) {
+			since = c.LastTransitionTime
+		}
+	}
+	what := "rollout " + strings.ToLower(string(rollout.State))
+	if rollout.Message != "" && rollout.State != v1alpha1.RolloutComplete {
+		what += ": " + firstLine(rollout.Message)
+	}
+	return append(entries, Entry{Time: since, Revision: rollout.Revision, What: what, Failed: rollout.State.Stalled()})
+}
+
+// ofEvents returns the Events about the object and its reports. Those of a report are of its node. The others name nodes in
+// their messages.
+func ofEvents(object v1alpha1.UserObject, reports []v1alpha1.ProgramObject, events []corev1.Event) []Entry {
+	nodes := map[string]string{string(object.GetUID()): ""}
+	for _, report := range reports {
+		nodes[string(report.GetUID())] = report.GetStatus().Node
+	}
+	var entries []Entry
+	for i := range events {
+		e := &events[i]
+		node, about := nodes[string(e.InvolvedObject.UID)]
+		if !about {
+			continue
+		}
+		entry := Entry{Time: lastOf(e), What: e.Reason + ": " + firstLine(e.Message), Failed: e.Type == corev1.EventTypeWarning}
+		if node != "" {
+			entry.Nodes = []string{node}
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
+// lastOf returns when an Event happened last. Its fields depend on the version of the API that its writer used.
+func lastOf(e *corev1.Event) metav1.Time {
+	last := e.LastTimestamp
+	for _, at := range []metav1.Time{e.FirstTimestamp, metav1.NewTime(e.EventTime.Time), e.CreationTimestamp} {
+		if last.IsZero() {
+			last = at
+		}
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(last.Time) {
+		last = metav1.NewTime(e.Series.LastObservedTime.Time)
+	}
+	return last
+}
+
+// together joins entries after one another that say the same about several nodes.
+func together(entries []Entry) []Entry {
+	var joined []Entry
+	for _, e := range entries {
+		last := len(joined) - 1
+		if last < 0 || e.Nodes == nil || joined[last].Nodes == nil || joined[last].Revision != e.Revision || joined[last].What != e.What {
+			joined = append(joined, e)
+			continue
+		}
+		for _, node := range e.Nodes {
+			if !slices.Contains(joined[last].Nodes, node) {
+				joined[last].Nodes = append(joined[last].Nodes, node)
+			}
+		}
+		slices.Sort(joined[last].Nodes)
+		if e.Time.After(joined[last].Time.Time) {
+			until := e.Time
+			joined[last].Until = &until
+		}
+	}
+	return joined
+}
+
+// firstLine returns the first line of a message.
+func firstLine(message string) string {
+	line, _, _ := strings.Cut(message, "\n")
+	return line
+}
