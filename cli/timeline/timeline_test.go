@@ -74,8 +74,10 @@ func TestOf(t *testing.T) {
 	stranger.SetOwnerReferences(nil)
 	events := []corev1.Event{
 		{InvolvedObject: corev1.ObjectReference{UID: "uid"}, LastTimestamp: at(22), Reason: "Reloaded", Message: "on node c\nmore"},
-		{InvolvedObject: corev1.ObjectReference{UID: "d"}, EventTime: metav1.NewMicroTime(at(24).Time), Reason: "NotLoaded", Type: corev1.EventTypeWarning, Message: "no",
-			Series: &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(at(29).Time)}},
+		{
+			InvolvedObject: corev1.ObjectReference{UID: "d"}, EventTime: metav1.NewMicroTime(at(24).Time), Reason: "NotLoaded", Type: corev1.EventTypeWarning, Message: "no",
+			Series: &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(at(29).Time)},
+		},
 		{InvolvedObject: corev1.ObjectReference{UID: "another"}, LastTimestamp: at(23), Reason: "Other"},
 	}
 	got := told(Of(object(), revisions, append(reports, stranger), events))
