@@ -54,14 +54,15 @@ func Pods(node *v1alpha1.BpfNode, pods []corev1.Pod, asked func(owner v1alpha1.B
 		found := Pod{Namespace: p.Namespace, Name: p.Name, Node: node.Name, Volumes: volumes(p)}
 		for _, l := range links {
 			switch {
-			case l.Pod == p.Name && l.Namespace == p.Namespace:
+			case !l.Sees(p):
+			case l.Pod != "":
 				found.Programs = append(found.Programs, l)
-			case l.Pod == "" && l.seesPods(p.Status.QOSClass):
+			default:
 				found.NodePrograms = append(found.NodePrograms, l)
 			}
 		}
 		for _, m := range maps {
-			if slices.Contains(m.Pods, p.Namespace+"/"+p.Name) {
+			if m.MountedBy(p) {
 				found.Maps = append(found.Maps, m)
 			}
 		}
@@ -87,21 +88,28 @@ func volumes(pod *corev1.Pod) []string {
 	return names
 }
 
-// seesPods reports whether a program at a hook outside of pods sees packets or calls of a pod with a class of quality of
-// service. Those at a file of the node don't, nor do those of other network namespaces, and of control groups that have no
-// pods.
-func (l Link) seesPods(class corev1.PodQOSClass) bool {
+// MountedBy reports whether a volume of a pod contains the map.
+func (m Map) MountedBy(pod *corev1.Pod) bool {
+	return slices.Contains(m.Pods, pod.Namespace+"/"+pod.Name)
+}
+
+// Sees reports whether a program at a hook sees packets or calls of a pod of the node: one in the pod does. Of the others,
+// those at a file of the node don't, nor do those of other network namespaces, and of control groups that have no pods, or
+// those of another class of quality of service.
+func (l Link) Sees(pod *corev1.Pod) bool {
 	kind, _, _ := strings.Cut(l.Type, "/")
 	switch {
+	case l.Pod != "":
+		return l.Pod == pod.Name && l.Namespace == pod.Namespace
 	case l.NetNs != "", slices.Contains([]string{"uprobe", "uretprobe", "uprobe_multi", "iter", "struct_ops"}, kind):
 		return false
 	case !strings.HasPrefix(kind, "cgroup_"):
 		return true
 	}
 	_, group, _ := strings.Cut(l.Hook, " ")
-	for _, other := range []corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable} {
-		if strings.Contains(group, strings.ToLower(string(other))) {
-			return class == other
+	for _, class := range []corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable} {
+		if strings.Contains(group, strings.ToLower(string(class))) {
+			return class == pod.Status.QOSClass
 		}
 	}
 	return group == "/" || strings.HasSuffix(group, "kubepods") || strings.HasSuffix(group, "kubepods.slice")

@@ -28,8 +28,18 @@ type Revision struct {
 	Since []int64
 }
 
-// Entry is something that happened.
-type Entry struct {
+// Event is an Event about the object, or about one of its reports.
+type Event struct {
+	Time            metav1.Time
+	Reason, Message string
+	// Node is the node of the report, or "" if the Event is about the object.
+	Node    string
+	Warning bool
+	Count   int32
+}
+
+// Occurrence is something that happened.
+type Occurrence struct {
 	Time metav1.Time `json:"time"`
 	// Until is the time of the last node, if nodes did the same after one another.
 	Until *metav1.Time `json:"until,omitempty"`
@@ -42,11 +52,10 @@ type Entry struct {
 	Failed bool `json:"failed,omitempty"`
 }
 
-// Of returns what happened to an object, the oldest first. The reports are those of the object, and the events can be of other
-// objects too.
-func Of(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.ProgramObject, events []corev1.Event) []Entry {
-	all := slices.Concat(ofRevisions(revisions), ofNodes(object, revisions, reports), ofRollout(object), ofEvents(object, reports, events))
-	slices.SortStableFunc(all, func(a, b Entry) int { return a.Time.Compare(b.Time.Time) })
+// Of returns what happened to an object, the oldest first.
+func Of(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.ProgramObject, events []Event) []Occurrence {
+	all := slices.Concat(ofRevisions(revisions), ofNodes(object, revisions, reports), ofRollout(object), ofEvents(events))
+	slices.SortStableFunc(all, func(a, b Occurrence) int { return a.Time.Compare(b.Time.Time) })
 	return together(all)
 }
 
@@ -64,28 +73,28 @@ func In(revisions []Revision, generation int64) int {
 	return found
 }
 
-func ofRevisions(revisions []Revision) []Entry {
-	entries := make([]Entry, 0, len(revisions))
+func ofRevisions(revisions []Revision) []Occurrence {
+	entries := make([]Occurrence, 0, len(revisions))
 	for _, r := range revisions {
 		what := "created"
 		if len(r.Changes) > 0 {
 			what = "changed: " + strings.Join(r.Changes, ", ")
 		}
-		entries = append(entries, Entry{Time: r.Created, Revision: r.Number, What: what})
+		entries = append(entries, Occurrence{Time: r.Created, Revision: r.Number, What: what})
 	}
 	return entries
 }
 
 // ofNodes returns the last thing that each node did. The programs of an application are loaded in one call.
-func ofNodes(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.ProgramObject) []Entry {
-	byNode := map[string]Entry{}
+func ofNodes(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.ProgramObject) []Occurrence {
+	byNode := map[string]Occurrence{}
 	for _, report := range reports {
 		status := report.GetStatus()
 		if len(status.Conditions) == 0 || !metav1.IsControlledBy(report, object) {
 			continue
 		}
 		first := status.Conditions[0]
-		entry := Entry{Time: first.LastTransitionTime, Nodes: []string{status.Node}, What: "loaded"}
+		entry := Occurrence{Time: first.LastTransitionTime, Nodes: []string{status.Node}, What: "loaded"}
 		if i := In(revisions, status.OwnerGeneration); i >= 0 {
 			entry.Revision = revisions[i].Number
 		}
@@ -106,11 +115,11 @@ func ofNodes(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha
 			byNode[status.Node] = entry
 		}
 	}
-	entries := make([]Entry, 0, len(byNode))
+	entries := make([]Occurrence, 0, len(byNode))
 	for _, entry := range byNode {
 		entries = append(entries, entry)
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Nodes[0], b.Nodes[0]) })
+	slices.SortFunc(entries, func(a, b Occurrence) int { return strings.Compare(a.Nodes[0], b.Nodes[0]) })
 	return entries
 }
 
@@ -118,17 +127,17 @@ func ofNodes(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha
 const loadedFormat = "2006-01-02T15:04:05-0700"
 
 // ofRollout returns what a RolloutPolicy has done with the newest revision.
-func ofRollout(object v1alpha1.UserObject) []Entry {
+func ofRollout(object v1alpha1.UserObject) []Occurrence {
 	rollout := object.GetStatus().Rollout
 	if rollout == nil {
 		return nil
 	}
-	var entries []Entry
+	var entries []Occurrence
 	if rollout.Started != nil {
-		entries = append(entries, Entry{Time: *rollout.Started, Revision: rollout.Revision, What: "rollout started, by policy " + rollout.Policy})
+		entries = append(entries, Occurrence{Time: *rollout.Started, Revision: rollout.Revision, What: "rollout started, by policy " + rollout.Policy})
 	}
 	if rollout.StepStarted != nil && rollout.Step > 1 {
-		entries = append(entries, Entry{Time: *rollout.StepStarted, Revision: rollout.Revision, What: fmt.Sprintf("step %d of the rollout started, on %d nodes", rollout.Step, rollout.Nodes)})
+		entries = append(entries, Occurrence{Time: *rollout.StepStarted, Revision: rollout.Revision, What: fmt.Sprintf("step %d of the rollout started, on %d nodes", rollout.Step, rollout.Nodes)})
 	}
 	if rollout.State == v1alpha1.RolloutProgressing {
 		return entries
@@ -143,30 +152,43 @@ func ofRollout(object v1alpha1.UserObject) []Entry {
 	if rollout.Message != "" && rollout.State != v1alpha1.RolloutComplete {
 		what += ": " + firstLine(rollout.Message)
 	}
-	return append(entries, Entry{Time: since, Revision: rollout.Revision, What: what, Failed: rollout.State.Stalled()})
+	return append(entries, Occurrence{Time: since, Revision: rollout.Revision, What: what, Failed: rollout.State.Stalled()})
 }
 
-// ofEvents returns the Events about the object and its reports. Those of a report are of its node. The others name nodes in
-// their messages.
-func ofEvents(object v1alpha1.UserObject, reports []v1alpha1.ProgramObject, events []corev1.Event) []Entry {
-	nodes := map[string]string{string(object.GetUID()): ""}
-	for _, report := range reports {
-		nodes[string(report.GetUID())] = report.GetStatus().Node
-	}
-	var entries []Entry
-	for i := range events {
-		e := &events[i]
-		node, about := nodes[string(e.InvolvedObject.UID)]
-		if !about {
-			continue
+// ofEvents returns what Events say. Those about an object name nodes in their messages.
+func ofEvents(events []Event) []Occurrence {
+	entries := make([]Occurrence, 0, len(events))
+	for _, e := range events {
+		entry := Occurrence{Time: e.Time, What: e.Reason + ": " + firstLine(e.Message), Failed: e.Warning}
+		if e.Count > 1 {
+			entry.What = fmt.Sprintf("%s (%d times): %s", e.Reason, e.Count, firstLine(e.Message))
 		}
-		entry := Entry{Time: lastOf(e), What: e.Reason + ": " + firstLine(e.Message), Failed: e.Type == corev1.EventTypeWarning}
-		if node != "" {
-			entry.Nodes = []string{node}
+		if e.Node != "" {
+			entry.Nodes = []string{e.Node}
 		}
 		entries = append(entries, entry)
 	}
 	return entries
+}
+
+// EventsOf returns those of the API's Events that are about an object or one of its reports.
+func EventsOf(object v1alpha1.UserObject, reports []v1alpha1.ProgramObject, events []corev1.Event) []Event {
+	nodes := map[string]string{string(object.GetUID()): ""}
+	for _, report := range reports {
+		nodes[string(report.GetUID())] = report.GetStatus().Node
+	}
+	var out []Event
+	for i := range events {
+		e := &events[i]
+		if node, about := nodes[string(e.InvolvedObject.UID)]; about {
+			count := e.Count
+			if e.Series != nil {
+				count = e.Series.Count
+			}
+			out = append(out, Event{lastOf(e), e.Reason, e.Message, node, e.Type == corev1.EventTypeWarning, count})
+		}
+	}
+	return out
 }
 
 // lastOf returns when an Event happened last. Its fields depend on the version of the API that its writer used.
@@ -184,8 +206,8 @@ func lastOf(e *corev1.Event) metav1.Time {
 }
 
 // together joins entries after one another that say the same about several nodes.
-func together(entries []Entry) []Entry {
-	var joined []Entry
+func together(entries []Occurrence) []Occurrence {
+	var joined []Occurrence
 	for _, e := range entries {
 		last := len(joined) - 1
 		if last < 0 || e.Nodes == nil || joined[last].Nodes == nil || joined[last].Revision != e.Revision || joined[last].What != e.What {

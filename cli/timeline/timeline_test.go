@@ -48,7 +48,7 @@ func report(node string, generation int64, loaded int, condition v1alpha1.BpfPro
 }
 
 // told returns the entries as lines: minutes after the start, revision, nodes, and what.
-func told(entries []Entry) string {
+func told(entries []Occurrence) string {
 	var lines strings.Builder
 	for _, e := range entries {
 		minutes := fmt.Sprint(e.Time.Sub(start).Minutes())
@@ -73,20 +73,20 @@ func TestOf(t *testing.T) {
 	stranger := report("x", 3, 22, v1alpha1.BpfProgCondLoaded, 1, "")
 	stranger.SetOwnerReferences(nil)
 	events := []corev1.Event{
-		{InvolvedObject: corev1.ObjectReference{UID: "uid"}, LastTimestamp: at(22), Reason: "Reloaded", Message: "on node c\nmore"},
+		{InvolvedObject: corev1.ObjectReference{UID: "uid"}, LastTimestamp: at(22), Count: 3, Reason: "Reloaded", Message: "on node c\nmore"},
 		{
 			InvolvedObject: corev1.ObjectReference{UID: "d"}, EventTime: metav1.NewMicroTime(at(24).Time), Reason: "NotLoaded", Type: corev1.EventTypeWarning, Message: "no",
 			Series: &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(at(29).Time)},
 		},
 		{InvolvedObject: corev1.ObjectReference{UID: "another"}, LastTimestamp: at(23), Reason: "Other"},
 	}
-	got := told(Of(object(), revisions, append(reports, stranger), events))
+	got := told(Of(object(), revisions, append(reports, stranger), EventsOf(object(), reports, events)))
 	want := `0 r1 : created
 1-2 r1 a,b: loaded
 20 r2 : changed: spec.bytecode.image.url, spec.priority
 20 r2 : rollout started, by policy careful
 21 r2 c: loaded
-22 r0 : Reloaded: on node c
+22 r0 : Reloaded (3 times): on node c
 25 r2 : step 2 of the rollout started, on 3 nodes
 26 r2 d: failed: the verifier refuses it!
 27 r2 e: nothing to attach to: no interface matches

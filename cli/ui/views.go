@@ -35,7 +35,7 @@ func (s *Server) cluster(ctx context.Context, r *http.Request, send func(any) er
 }
 
 func (s *Server) node(ctx context.Context, r *http.Request, send func(any) error) error {
-	name := r.URL.Query().Get("name")
+	name, podName := r.URL.Query().Get("name"), r.URL.Query().Get("pod")
 	var last, shown string
 	var at time.Time
 	read := &v1alpha1.BpfNode{}
@@ -68,8 +68,24 @@ func (s *Server) node(ctx context.Context, r *http.Request, send func(any) error
 		if err != nil {
 			problems.Unseen = append(problems.Unseen, "pods of the node: "+told(err))
 		}
-		return send(view.NodeOf(cell, read, pods, inventory.AskedBy(ctx, s.Cluster), problems))
+		only, err := podNamed(podName, pods)
+		if err != nil {
+			return err
+		}
+		return send(view.NodeOf(cell, read, pods, only, inventory.AskedBy(ctx, s.Cluster), problems))
 	})
+}
+
+// podNamed returns the pod with a namespace and name, or nil for "".
+func podNamed(name string, pods []corev1.Pod) (*corev1.Pod, error) {
+	if name == "" {
+		return nil, nil
+	}
+	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Namespace+"/"+p.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("pod %s isn't on this node, or can't be read", name)
+	}
+	return &pods[i], nil
 }
 
 func ownerIn(q url.Values) v1alpha1.BpfNodeOwner {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -77,6 +78,8 @@ func count(n *int) any {
 	return int64(*n)
 }
 
+var errNoRevisions = errors.New("has no revisions")
+
 // revisions returns the revisions of an object, by number.
 func (r *rolling) revisions(ctx context.Context, o rolled) ([]Revision, error) {
 	namespace := cmp.Or(o.object.GetNamespace(), r.components)
@@ -110,7 +113,7 @@ func (r *rolling) revisions(ctx context.Context, o rolled) ([]Revision, error) {
 		all = append(all, is)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s has no revisions: bpfman's operator records each one, so check that it runs, and what it logs", o)
+		return nil, fmt.Errorf("%s %w: bpfman's operator records each one, so check that it runs, and what it logs", o, errNoRevisions)
 	}
 	return all, nil
 }

@@ -23,25 +23,25 @@ The cluster stores what each node did last, the last ten revisions, and Events f
 
 The command requires permission to get the object, to list its controllerrevisions as for history, and its bpfprograms or bpfnsprograms. With permission to list events in the object's namespace, or in the namespace default for cluster-scoped objects, it also shows Events.`
 
-var timelineTable = output.Table[timeline.Entry]{
-	Kind: "TimelineEntry",
-	Columns: []output.Column[timeline.Entry]{
-		{Name: "AGE", Cell: func(e timeline.Entry) any { return e.Time }},
-		{Name: "TIME", Wide: true, Cell: func(e timeline.Entry) any {
+var timelineTable = output.Table[timeline.Occurrence]{
+	Kind: "Occurrence",
+	Columns: []output.Column[timeline.Occurrence]{
+		{Name: "AGE", Cell: func(e timeline.Occurrence) any { return e.Time }},
+		{Name: "TIME", Wide: true, Cell: func(e timeline.Occurrence) any {
 			from := e.Time.UTC().Format(time.RFC3339)
 			if e.Until == nil {
 				return from
 			}
 			return from + " to " + e.Until.UTC().Format(time.RFC3339)
 		}},
-		{Name: "REVISION", Cell: func(e timeline.Entry) any {
+		{Name: "REVISION", Cell: func(e timeline.Occurrence) any {
 			if e.Revision == 0 {
 				return nil
 			}
 			return e.Revision
 		}},
-		{Name: "NODES", Cell: func(e timeline.Entry) any { return listed(e.Nodes) }},
-		{Name: "WHAT", Cell: func(e timeline.Entry) any { return e.What }},
+		{Name: "NODES", Cell: func(e timeline.Occurrence) any { return listed(e.Nodes) }},
+		{Name: "WHAT", Cell: func(e timeline.Occurrence) any { return e.What }},
 	},
 }
 
@@ -60,7 +60,7 @@ func (r *rolling) timeline(ctx context.Context, o rolled) error {
 		namespace = metav1.NamespaceDefault
 	}
 	events, unseen := cluster.All[corev1.Event](ctx, o.cluster, &corev1.EventList{}, client.InNamespace(namespace))
-	if err := timelineTable.Print(r.streams.Out, r.format, timeline.Of(o.object, marks(all), reports, events)); err != nil {
+	if err := timelineTable.Print(r.streams.Out, r.format, timeline.Of(o.object, marks(all), reports, timeline.EventsOf(o.object, reports, events))); err != nil {
 		return err
 	}
 	if unseen != nil && r.format.Human() {

@@ -123,17 +123,17 @@ func (o uiOptions) explain(ctx context.Context, c *cluster.Cluster, owner v1alph
 
 // revisions returns the revisions of an object, the latest first.
 func (o uiOptions) revisions(ctx context.Context, c *cluster.Cluster, object v1alpha1.UserObject) ([]view.Revision, error) {
-	if object.GetStatus().Rollout == nil {
-		return nil, nil // no policy matches the object
-	}
 	r := rolling{components: o.live.namespace}
 	all, err := r.revisions(ctx, rolled{cluster: c, object: object})
+	if errors.Is(err, errNoRevisions) {
+		return nil, nil // the operator hasn't recorded the first one yet
+	}
 	if err != nil {
 		return nil, err
 	}
 	var revisions []view.Revision
 	for _, is := range slices.Backward(all) {
-		revisions = append(revisions, view.Revision{Number: is.Revision, Created: is.Created, Change: strings.Join(is.Changes, ", "), Newest: is.Current})
+		revisions = append(revisions, view.Revision{Number: is.Revision, Created: is.Created, Change: strings.Join(is.Changes, ", "), Newest: is.Current, Since: is.since})
 	}
 	return revisions, nil
 }

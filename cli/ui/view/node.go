@@ -32,6 +32,8 @@ type Place struct {
 	// Group is the section of the page: Interfaces, Pods, Tracepoints, Functions, Cgroups, or Others.
 	Group string `json:"group"`
 	Name  string `json:"name"`
+	// Pod is the namespace and the name of the place's pod, or "".
+	Pod   string `json:"pod,omitempty"`
 	Hooks []Hook `json:"hooks"`
 }
 
@@ -66,8 +68,9 @@ type Map struct {
 // The sections of a node's page, in order.
 var groups = []string{"Interfaces", "Pods", "Tracepoints", "Functions", "Cgroups", "Others"}
 
-// NodeOf returns the view of a node. cell is the node's cell in the view of the cluster.
-func NodeOf(cell Cell, node *v1alpha1.BpfNode, pods []corev1.Pod, asked func(v1alpha1.BpfNodeOwner, string) inventory.Settings, problems Problems) *Node {
+// NodeOf returns the view of a node. cell is the node's cell in the view of the cluster. If only isn't nil, the view has what
+// concerns this pod.
+func NodeOf(cell Cell, node *v1alpha1.BpfNode, pods []corev1.Pod, only *corev1.Pod, asked func(v1alpha1.BpfNodeOwner, string) inventory.Settings, problems Problems) *Node {
 	v := &Node{
 		Cell: cell, Problems: problems, Kernel: node.Status.KernelVersion, Omitted: node.Status.Omitted,
 		Places: []Place{}, Unattached: []inventory.Program{}, Maps: []Map{}, Conflicts: append([]v1alpha1.BpfNodeConflict{}, node.Status.Conflicts...),
@@ -75,24 +78,34 @@ func NodeOf(cell Cell, node *v1alpha1.BpfNode, pods []corev1.Pod, asked func(v1a
 	programs := map[uint32]v1alpha1.BpfNodeProgram{}
 	for _, p := range inventory.Programs(node) {
 		programs[p.ID] = p.BpfNodeProgram
-		if len(p.AttachPoints) == 0 {
+		if len(p.AttachPoints) == 0 && only == nil {
 			v.Unattached = append(v.Unattached, p)
 		}
 	}
 	for _, l := range inventory.Chains(node.Status, asked) {
 		p := programs[l.ID]
-		if inventory.Routine(p) {
+		if inventory.Routine(p) || only != nil && !l.Sees(only) {
 			continue
 		}
 		v.place(AtHook{Link: l, Bpfman: p.Bpfman, Owner: p.Owner, Conflict: conflictOf(node.Status.Conflicts, l)})
 	}
 	slices.SortStableFunc(v.Places, func(a, b Place) int {
-		return cmp.Compare(slices.Index(groups, a.Group), slices.Index(groups, b.Group))
+		return cmp.Or(cmp.Compare(b.rank(only), a.rank(only)), cmp.Compare(slices.Index(groups, a.Group), slices.Index(groups, b.Group)))
 	})
 	for _, m := range inventory.Maps(node, pods) {
-		v.Maps = append(v.Maps, Map{m, m.Unused(), m.Stale()})
+		if only == nil || m.MountedBy(only) {
+			v.Maps = append(v.Maps, Map{m, m.Unused(), m.Stale()})
+		}
 	}
 	return v
+}
+
+// rank is 1 for places in a pod, which come first in its view.
+func (p Place) rank(only *corev1.Pod) int {
+	if only != nil && p.Pod == only.Namespace+"/"+only.Name {
+		return 1
+	}
+	return 0
 }
 
 // place adds a program to its place and hook. The links of a place and of a hook follow each other.
@@ -102,6 +115,9 @@ func (v *Node) place(p AtHook) {
 	if i < 0 {
 		i = len(v.Places)
 		v.Places = append(v.Places, Place{Group: groupOf(p.Link, name), Name: name})
+		if p.Pod != "" {
+			v.Places[i].Pod = p.Namespace + "/" + p.Pod
+		}
 	}
 	place := &v.Places[i]
 	if last := len(place.Hooks) - 1; last >= 0 && place.Hooks[last].Type == kind {

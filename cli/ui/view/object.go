@@ -4,15 +4,14 @@
 package view
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/objectmaps"
+	"github.com/bpfman/bpfman-operator/cli/timeline"
 	"github.com/bpfman/bpfman-operator/cli/why"
 	"github.com/bpfman/bpfman-operator/internal/live"
 )
@@ -29,8 +28,9 @@ type Object struct {
 	Bytecode   []Bytecode              `json:"bytecode"`
 	Maps       []objectmaps.Map        `json:"maps"`
 	MoreMaps   int                     `json:"moreMaps,omitempty"`
-	Events     []*Event                `json:"events"`
-	Programs   map[string][]uint32     `json:"programs"`
+	// Timeline is what happened to the object, the latest first.
+	Timeline []timeline.Occurrence `json:"timeline"`
+	Programs map[string][]uint32   `json:"programs"`
 	Problems
 }
 
@@ -46,6 +46,8 @@ type Revision struct {
 	Created metav1.Time `json:"created"`
 	Change  string      `json:"change"`
 	Newest  bool        `json:"newest,omitempty"`
+	// Since are the generations of the object in which it became the newest one.
+	Since []int64 `json:"-"`
 }
 
 // Bytecode is what nodes loaded.
@@ -55,10 +57,11 @@ type Bytecode struct {
 	Nodes int `json:"nodes"`
 }
 
-// The maximum numbers of nodes with details, and of maps.
+// The maximum numbers of nodes with details, of maps, and of entries of the timeline.
 const (
 	maxDetailed = 200
 	maxMaps     = 500
+	maxEntries  = 100
 )
 
 // ObjectOf returns the view of an object. nodes contains the BpfNodes that could be read: without them, sections of
@@ -69,7 +72,7 @@ func ObjectOf(page why.Page, facts why.Facts, nodes map[string]*v1alpha1.BpfNode
 	v := &Object{
 		Nodes: []ObjectNode{}, Conditions: append([]metav1.Condition{}, status.Conditions...), Counts: status.Nodes, Rollout: status.Rollout,
 		Revisions: append([]Revision{}, revisions...), Bytecode: bytecode(facts.Reports), Maps: append([]objectmaps.Map{}, maps[:min(len(maps), maxMaps)]...),
-		MoreMaps: max(len(maps)-maxMaps, 0), Events: []*Event{}, Programs: map[string][]uint32{}, Problems: problems,
+		MoreMaps: max(len(maps)-maxMaps, 0), Timeline: happened(facts, revisions, events), Programs: map[string][]uint32{}, Problems: problems,
 	}
 	for _, n := range page.Nodes {
 		v.Nodes = append(v.Nodes, ObjectNode{n.Name, n.State})
@@ -81,16 +84,29 @@ func ObjectOf(page why.Page, facts why.Facts, nodes map[string]*v1alpha1.BpfNode
 	}
 	page.Nodes = append([]why.Node{}, page.Nodes[:min(len(page.Nodes), maxDetailed)]...)
 	v.Page = &page
+	return v
+}
+
+// happened returns what happened to an object, the latest first.
+func happened(facts why.Facts, revisions []Revision, events []*Event) []timeline.Occurrence {
 	owner := v1alpha1.BpfNodeOwner{Kind: facts.Kind, Namespace: facts.Object.GetNamespace(), Name: facts.Object.GetName()}
+	var own []timeline.Event
 	for _, e := range events {
 		if e.Owner == owner {
-			v.Events = append(v.Events, e)
+			own = append(own, timeline.Event{Time: metav1.NewTime(e.At), Reason: e.Reason, Message: e.Message, Warning: e.Warning, Count: e.Count})
 		}
 	}
-	slices.SortFunc(v.Events, func(a, b *Event) int {
-		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Message, b.Message))
-	})
-	return v
+	var marks []timeline.Revision
+	for _, r := range revisions {
+		mark := timeline.Revision{Number: r.Number, Created: r.Created, Since: r.Since}
+		if r.Change != "" {
+			mark.Changes = []string{r.Change}
+		}
+		marks = append(marks, mark)
+	}
+	entries := timeline.Of(facts.Object, marks, facts.Reports, own)
+	slices.Reverse(entries)
+	return append([]timeline.Occurrence{}, entries[:min(len(entries), maxEntries)]...)
 }
 
 // bytecode groups what nodes loaded by digest, signers, and verdicts.

@@ -228,20 +228,23 @@ func TestNode(t *testing.T) {
 	}}
 	pods := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "web", UID: "u1"}}}
 	asked := func(v1alpha1.BpfNodeOwner, string) inventory.Settings { return inventory.Settings{} }
-	v := NodeOf(Cell{Name: "a"}, node, pods, asked, Problems{})
-	var places []string
-	for _, p := range v.Places {
-		for _, h := range p.Hooks {
-			line := p.Group + " " + p.Name + " " + h.Type
-			for _, program := range h.Programs {
-				line += fmt.Sprint(" ", program.ID)
-				if program.Conflict != "" {
-					line += "!"
+	placesOf := func(v *Node) (places []string) {
+		for _, p := range v.Places {
+			for _, h := range p.Hooks {
+				line := p.Group + " " + p.Name + " " + h.Type
+				for _, program := range h.Programs {
+					line += fmt.Sprint(" ", program.ID)
+					if program.Conflict != "" {
+						line += "!"
+					}
 				}
+				places = append(places, line)
 			}
-			places = append(places, line)
 		}
+		return places
 	}
+	v := NodeOf(Cell{Name: "a"}, node, pods, nil, asked, Problems{})
+	places := placesOf(v)
 	want := []string{
 		"Interfaces eth0 tcx/ingress 1! 2", "Interfaces eth0 tcx/egress 2", "Pods acme/web:eth0 tcx/ingress 2",
 		"Tracepoints syscalls/sys_enter_kill tracepoint 3",
@@ -254,6 +257,15 @@ func TestNode(t *testing.T) {
 	}
 	if v.Maps[0].Unused || v.Maps[1].Unused || !v.Maps[2].Unused {
 		t.Errorf("maps %+v", v.Maps)
+	}
+	v = NodeOf(Cell{Name: "a"}, node, pods, &pods[0], asked, Problems{})
+	want = append([]string{want[2]}, want[0], want[1], want[3])
+	if places := placesOf(v); !slices.Equal(places, want) || v.Places[0].Pod != "acme/web" || len(v.Unattached) != 0 || len(v.Maps) != 1 || v.Maps[0].ID != 6 {
+		t.Errorf("of the pod: places %q, want %q; unattached %+v, maps %+v", places, want, v.Unattached, v.Maps)
+	}
+	stranger := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "web"}}
+	if places := placesOf(NodeOf(Cell{Name: "a"}, node, pods, &stranger, asked, Problems{})); !slices.Equal(places, want[1:]) {
+		t.Errorf("of another pod: places %q, want %q", places, want[1:])
 	}
 }
 
@@ -270,16 +282,17 @@ func TestObject(t *testing.T) {
 	for i := range maxDetailed + 5 {
 		page.Nodes = append(page.Nodes, why.Node{Name: fmt.Sprint(i), State: why.Attached, Programs: []why.Program{{ID: 7}}})
 	}
-	mine := &Event{Owner: v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "packets"}, Reason: "Loaded"}
+	mine := &Event{Owner: v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "packets"}, Reason: "Loaded", Message: "on node a", At: time.Unix(200, 0)}
+	revisions := []Revision{{Number: 1, Created: metav1.Unix(100, 0), Since: []int64{1}}}
 	nodes := map[string]*v1alpha1.BpfNode{"b": {Status: v1alpha1.BpfNodeStatus{Maps: []v1alpha1.BpfNodeMap{{ID: 4, Name: "stats", Pins: []string{"/run/stats"}}, {ID: 5, Name: ".bss"}}}}}
-	v := ObjectOf(page, why.Facts{Kind: "XdpProgram", Object: user, Reports: reports}, nodes, nil, []*Event{mine, {Owner: v1alpha1.BpfNodeOwner{Kind: "TcProgram", Name: "packets"}}}, Problems{})
+	v := ObjectOf(page, why.Facts{Kind: "XdpProgram", Object: user, Reports: reports}, nodes, revisions, []*Event{mine, {Owner: v1alpha1.BpfNodeOwner{Kind: "TcProgram", Name: "packets"}}}, Problems{})
 	if len(v.Nodes) != maxDetailed+5 || len(v.Page.Nodes) != maxDetailed || len(v.Programs) != maxDetailed+5 {
 		t.Errorf("%d nodes, %d with details, %d with programs", len(v.Nodes), len(v.Page.Nodes), len(v.Programs))
 	}
 	if len(v.Bytecode) != 2 || v.Bytecode[0].Nodes != 2 || v.Bytecode[1].Nodes != 1 {
 		t.Errorf("bytecode %+v", v.Bytecode)
 	}
-	if len(v.Maps) != 4 || v.Maps[1].Name != ".bss" || v.Maps[1].Kernel.ID != 5 || !reflect.DeepEqual(v.Events, []*Event{mine}) || v.Conditions == nil || v.Revisions == nil {
+	if len(v.Maps) != 4 || v.Maps[1].Name != ".bss" || v.Maps[1].Kernel.ID != 5 || len(v.Timeline) != 2 || v.Timeline[0].What != "Loaded: on node a" || v.Timeline[1].Revision != 1 || v.Conditions == nil || v.Revisions == nil {
 		t.Errorf("%+v", v)
 	}
 }

@@ -16,7 +16,7 @@ const views: Record<string, typeof ClusterView> = { cluster: ClusterView, node: 
 function Page() {
   const route = useRoute();
   const View = views[route.name] ?? ClusterView;
-  const what = route.query.get("name") || (route.name === "map" ? `map ${route.query.get("id") ?? ""}` : "");
+  const what = route.query.get("pod") || route.query.get("name") || (route.name === "map" ? `map ${route.query.get("id") ?? ""}` : "");
   useEffect(() => {
     document.title = [what, "bpfman"].filter(Boolean).join(" · ");
     scrollTo(0, 0);
@@ -28,6 +28,7 @@ function Page() {
         <a class="brand" href={to("cluster")}><img src="icon.svg" alt="" width="24" height="24" />bpfman</a>
         <nav aria-label="Path">
           <a href={to("cluster")}>{session?.context || "cluster"}</a>
+          {route.query.get("pod") && <> <span aria-hidden="true">/</span> <a href={to("node", { name: route.query.get("name") ?? "" })}>{route.query.get("name")}</a></>}
           {route.name === "map" && <> <span aria-hidden="true">/</span> <a href={to("node", { name: route.query.get("node") ?? "" })}>{route.query.get("node")}</a></>}
           {route.name !== "cluster" && <> <span aria-hidden="true">/</span> <span aria-current="page">{what}</span></>}
         </nav>

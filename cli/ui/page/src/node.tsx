@@ -9,8 +9,8 @@ import type { Column } from "./parts";
 import type * as views from "./views";
 
 export function NodeView(props: { route: Route }) {
-  const name = props.route.query.get("name") ?? "";
-  const stream = useStream<views.Node>("api/node?" + new URLSearchParams({ name }).toString());
+  const name = props.route.query.get("name") ?? "", pod = props.route.query.get("pod") ?? "";
+  const stream = useStream<views.Node>("api/node?" + new URLSearchParams(pod ? { name, pod } : { name }).toString());
   const history = useHistory();
   const usage = useStream<views.Usage>("api/usage?" + new URLSearchParams({ node: name }).toString(), (u) =>
     history.add(Object.fromEntries(Object.entries(u.programs).map(([id, used]) => [id, used.runs]))));
@@ -20,18 +20,20 @@ export function NodeView(props: { route: Route }) {
   const live: Live = { of: (id) => usage.view?.programs[id], history: (id) => history.of(String(id)), measured: !!usage.view };
   return (
     <main>
-      <h1><span class="kind">Node</span> {name} {view && <State state={view.cell.health} />}</h1>
+      <h1>{pod ? <><span class="kind">Pod</span> {pod}</> : <><span class="kind">Node</span> {name} {view && <State state={view.cell.health} />}</>}</h1>
       <Problems stream={stream} />
       {!view ? <Loading stream={stream} /> : (
         <>
-          <Facts of={[
+          {pod ? (
+            <p>What sees the packets and calls of the pod: first its own programs, and then those of <a href={to("node", { name })}>node {name}</a>. Programs at the node's ends of other pods' interfaces are listed too.</p>
+          ) : <Facts of={[
             ["Kernel", view.kernel], ["Programs", known && `${count(view.cell.bpfman)} of bpfman, ${count(view.cell.others)} of others`],
             ["Maps", known && `${count(view.maps.length)}, ${bytes(view.maps.reduce((sum, m) => sum + (m.memorybytes ?? 0), 0))}`],
             ["CPU", usage.view ? percent(Object.values(usage.view.programs).reduce((sum, u) => sum + u.cpu, 0)) + " of one" : usage.problem ? "not measured" : "…"],
-          ]} />
+          ]} />}
           {usage.problem && <p class="notice">Run times aren't live: {usage.problem}</p>}
           {view.cell.why && view.cell.health !== "conflict" && <p class={"notice " + (view.cell.health === "failed" ? "bad" : "doubt")}>{view.cell.why}</p>}
-          {view.conflicts.length > 0 && (
+          {!pod && view.conflicts.length > 0 && (
             <Section title="Conflicts" note={plural(view.conflicts.length, "conflict")}>
               <ul class="briefs">{view.conflicts.map((c) => <li key={c.type + c.message}><div class="line"><b>{c.type}</b>{c.owner && <OwnerLink owner={c.owner} />}</div><p class="message doubt">{c.message}</p></li>)}</ul>
             </Section>
@@ -39,12 +41,12 @@ export function NodeView(props: { route: Route }) {
           {view.omitted && <p class="notice">The node has more than fits into its BpfNode: {Object.entries(view.omitted).map(([what, n]) => `${count(n as number)} ${what}`).join(", ")} aren't shown.</p>}
           {known && (
             <>
-              <Places places={view.places} live={live} />
-              <Unattached programs={view.unattached} live={live} />
-              <Maps maps={view.maps} />
+              <Places places={view.places} live={live} node={name} pod={pod} />
+              {!pod && <Unattached programs={view.unattached} live={live} />}
+              {(!pod || view.maps.length > 0) && <Maps maps={view.maps} pod={pod} />}
             </>
           )}
-          <Commands of={[`chain --node ${name}`, `programs --node ${name}`, `top --node ${name}`, `maps --node ${name}`]} />
+          <Commands of={pod ? [`pods ${pod.split("/")[1]} -n ${pod.split("/")[0]}`, `top --node ${name}`] : [`chain --node ${name}`, `programs --node ${name}`, `top --node ${name}`, `maps --node ${name}`]} />
         </>
       )}
     </main>
@@ -57,16 +59,18 @@ interface Live {
   measured: boolean;
 }
 
-function Places(props: { places: views.Place[]; live: Live }) {
+function Places(props: { places: views.Place[]; live: Live; node: string; pod: string }) {
   if (props.places.length === 0) return <Section title="Hooks"><p class="empty">No program is attached.</p></Section>;
-  const groups = [...new Set(props.places.map((p) => p.group))];
+  // In the view of a pod, its own places come first, in a section of their own.
+  const groupOf = (p: views.Place) => (props.pod && p.pod === props.pod ? "In the pod" : p.group);
+  const groups = [...new Set(props.places.map(groupOf))];
   return (
     <>
       {groups.map((group) => {
-        const places = props.places.filter((p) => p.group === group);
+        const places = props.places.filter((p) => groupOf(p) === group);
         return (
           <Section title={group} note={group === "Interfaces" || group === "Pods" ? "in the order in which a packet passes" : plural(places.length, "hook")} key={group}>
-            {places.slice(0, 400).map((p) => <PlaceOf place={p} live={props.live} key={p.name} />)}
+            {places.slice(0, 400).map((p) => <PlaceOf place={p} live={props.live} node={props.node} linked={!props.pod} key={p.name} />)}
             {places.length > 400 && <p class="empty">and {count(places.length - 400)} more</p>}
           </Section>
         );
@@ -75,11 +79,11 @@ function Places(props: { places: views.Place[]; live: Live }) {
   );
 }
 
-function PlaceOf(props: { place: views.Place; live: Live }) {
+function PlaceOf(props: { place: views.Place; live: Live; node: string; linked: boolean }) {
   const { place } = props;
   return (
     <div class="place">
-      {place.name && <h3>{place.name}</h3>}
+      {place.name && <h3>{place.pod && props.linked ? <a href={to("node", { name: props.node, pod: place.pod })}>{place.name}</a> : place.name}</h3>}
       {place.hooks.map((h, i) => (
         <div class="hook" key={h.type + i}>
           <div class="hooktype">{h.type}</div>
@@ -159,18 +163,18 @@ function Unattached(props: { programs: views.Program[]; live: Live }) {
   );
 }
 
-function Maps(props: { maps: views.Map[] }) {
+function Maps(props: { maps: views.Map[]; pod: string }) {
   const columns: Column<views.Map>[] = [
     { name: "Map", cell: (m) => <a href={to("map", { node: m.node, id: m.id, name: m.name })}>{m.name || "map " + m.id}</a>, by: (m) => m.name ?? "" },
     { name: "Type", cell: (m) => m.type, by: (m) => m.type, minor: true },
     { name: "Entries", cell: (m) => count(m.maxentries ?? 0), by: (m) => m.maxentries ?? 0, number: true, minor: true },
     { name: "Memory", cell: (m) => (m.memorybytes ? bytes(m.memorybytes) : ""), by: (m) => m.memorybytes ?? 0, number: true },
     { name: "Programs", cell: (m) => (m.unused ? <span class="state doubt">not used</span> : m.stale ? <span class="state doubt">none: the volume is stale</span> : (m.programs ?? []).join(", ")), by: (m) => (m.programs ?? []).length },
-    { name: "Pods", cell: (m) => (m.pods ?? []).join(", "), by: (m) => (m.pods ?? []).length, minor: true },
+    { name: "Pods", cell: (m) => <>{(m.pods ?? []).map((pod, i) => <>{i > 0 && ", "}{pod.includes("/") ? <a href={to("node", { name: m.node, pod })}>{pod}</a> : pod}</>)}</>, by: (m) => (m.pods ?? []).length, minor: true },
   ];
   const unused = props.maps.filter((m) => m.unused);
   return (
-    <Section title="Maps" note={unused.length > 0 ? `${plural(unused.length, "map")} with ${bytes(unused.reduce((sum, m) => sum + (m.memorybytes ?? 0), 0))} not used by any program or pod` : plural(props.maps.length, "map")}>
+    <Section title={props.pod ? "Maps in its volumes" : "Maps"} note={unused.length > 0 ? `${plural(unused.length, "map")} with ${bytes(unused.reduce((sum, m) => sum + (m.memorybytes ?? 0), 0))} not used by any program or pod` : plural(props.maps.length, "map")}>
       <Table label="Maps" columns={columns} rows={props.maps} id={(m) => String(m.id)} empty="The node has no maps." />
     </Section>
   );

@@ -41,7 +41,7 @@ export function ObjectView(props: { route: Route }) {
             </div>
             <div>
               {view.revisions.length > 0 && <Revisions of={view.revisions} now={now} />}
-              <Events of={view.events} now={now} />
+              <Timeline of={view.timeline} now={now} />
               <Conditions of={view.conditions} now={now} />
             </div>
           </div>
@@ -166,17 +166,30 @@ function Revisions(props: { of: views.Revision[]; now: number }) {
   return <Section title="Revisions"><Table label="Revisions" columns={columns} rows={props.of} id={(r) => String(r.number)} empty="" /></Section>;
 }
 
-function Events(props: { of: views.Event[]; now: number }) {
+function Timeline(props: { of: views.Occurrence[]; now: number }) {
   return (
-    <Section title="Events" note={plural(props.of.length, "event")}>
-      {props.of.length === 0 && <p class="empty">None in the last hour.</p>}
+    <Section title="Timeline" note={plural(props.of.length, "event")}>
+      {props.of.length === 0 && <p class="empty">Nothing is known. The cluster stores revisions, what each node did last, and Events of the last hour.</p>}
       <ul class="changes">
         {props.of.map((e) => (
-          <li key={e.uid} class={e.warning ? "doubt" : ""}><time dateTime={e.at}>{ago(e.at, props.now)}</time><div><b>{e.reason}</b>{e.count > 1 && <span class="faint"> {count(e.count)} times</span>}<p class="clamp" title={e.message}>{e.message}</p></div></li>
+          <li key={e.time + e.what + (e.nodes ?? []).join()} class={e.failed ? "doubt" : ""}>
+            <time dateTime={e.time}>{ago(e.time, props.now)}</time>
+            <div>
+              <b>{e.nodes ? <Nodes of={e.nodes} /> : e.revision ? `Revision ${e.revision}` : "Object"}</b>
+              {e.nodes && e.revision ? <span class="faint"> revision {e.revision}</span> : null}
+              <p class="clamp" title={e.what}>{e.what}</p>
+            </div>
+          </li>
         ))}
       </ul>
     </Section>
   );
+}
+
+/** Nodes names the first nodes, and counts the others. */
+function Nodes(props: { of: string[] }) {
+  const shown = 3;
+  return <>{props.of.slice(0, shown).map((n, i) => <>{i > 0 && ", "}<a href={to("node", { name: n })}>{n}</a></>)}{props.of.length > shown && ` and ${count(props.of.length - shown)} more`}</>;
 }
 
 function Conditions(props: { of: views.Condition[]; now: number }) {
