@@ -25,7 +25,10 @@ export function NodeView(props: { route: Route }) {
       {!view ? <Loading stream={stream} /> : (
         <>
           {pod ? (
-            <p>What sees the packets and calls of the pod: first its own programs, and then those of <a href={to("node", { name })}>node {name}</a>. Programs at the node's ends of other pods' interfaces are listed too.</p>
+            <>
+              <Facts of={[["Node", <a href={to("node", { name })}>{name}</a>]]} />
+              <p>What sees the packets and calls of the pod: first its own programs, and then those of its node. Programs at the node's ends of other pods' interfaces are listed too.</p>
+            </>
           ) : <Facts of={[
             ["Kernel", view.kernel], ["Programs", known && `${count(view.cell.bpfman)} of bpfman, ${count(view.cell.others)} of others`],
             ["Maps", known && `${count(view.maps.length)}, ${bytes(view.maps.reduce((sum, m) => sum + (m.memorybytes ?? 0), 0))}`],
