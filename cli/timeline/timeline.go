@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package timeline tells what happened to an object, in order: its revisions, which node took or refused them and when, its
+// Package timeline lists what happened to an object, in order: its revisions, which node took or refused them and when, its
 // rollout, and Events. It uses only what the cluster stores anyway, so a report has what a node did last, and Events of the
 // last hour are known.
 package timeline
