@@ -82,6 +82,8 @@ type Node struct {
 	CheckProcess func(program.Process) error
 	// WatchContainers calls changed after the sandboxes or containers of a pod have changed: see [controller.Options].
 	WatchContainers func(ctx context.Context, changed func(namespace string, labels map[string]string), failed func(error))
+	// WatchStarts reports the pods and containers that are about to start: see [controller.Options]. It can be nil.
+	WatchStarts func(ctx context.Context, starts program.Starts)
 	// PinsDir is the directory with maps that bytecode pins by name, and KernelTypes the one with the kernel's types. They are
 	// "" if there is none.
 	PinsDir, KernelTypes string
@@ -130,6 +132,7 @@ func New(config *rest.Config, o Options, node Node, log logr.Logger) (*Agent, er
 		Containers:      node.Containers,
 		PodInterfaces:   node.PodInterfaces,
 		WatchContainers: node.WatchContainers,
+		WatchStarts:     node.WatchStarts,
 		PinsDir:         node.PinsDir,
 		KernelTypes:     node.KernelTypes,
 

@@ -62,6 +62,9 @@ type Options struct {
 	// ctx ends: "" and nil mean any pod. It calls failed if there are no such events. It can be nil: then the pods' statuses say
 	// when containers change.
 	WatchContainers func(ctx context.Context, changed func(namespace string, labels map[string]string), failed func(error))
+	// WatchStarts reports the pods and containers that are about to start, until ctx ends. It can be nil: then programs are
+	// attached after the start.
+	WatchStarts func(ctx context.Context, starts program.Starts)
 	// PodInterfaces sets the interfaces of each of these containers: those in its pod's
 	// network namespace.
 	PodInterfaces func([]program.Container)
@@ -97,13 +100,14 @@ type Controller struct {
 	reporter   *reporter
 	reconciler *reconciler
 	facts      *facts
+	starts     *starts
 	hinted     hinted
 }
 
 // New returns a Controller, which reconciles nothing before [Controller.Run]. Its Changes can be
 // undone before that.
 func New(o Options) *Controller {
-	c := &Controller{Options: o}
+	c := &Controller{Options: o, starts: newStarts(o.WatchStarts != nil)}
 	c.facts = newFacts(o, c.enqueueAffected)
 	queue := newQueue("programs", o.Metrics.Queue(), &c.facts.moments)
 	if o.Changes == nil {
@@ -119,13 +123,13 @@ func New(o Options) *Controller {
 		assignments: assignments{o.Cluster, o.NodeName, reports, o.Changes, &novelties{}},
 		planner: planner{
 			cluster: o.Cluster, reports: reports, nodeName: o.NodeName, uprobeNamespaces: o.UprobeNamespaces, reserved: o.Reserved,
-			facts: c.facts,
+			facts: c.facts, starts: c.starts,
 		},
 		policies: &gate.Policies{
 			Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, Read: queue.Add, RequireSignature: o.RequirePolicy,
 		},
 		loader:    load.New(load.Options{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, KernelTypes: o.KernelTypes, Replaced: c.tellReplaced}),
-		inventory: o.Inventory, reports: reports, reporter: reporter, changes: o.Changes, metrics: o.Metrics,
+		inventory: o.Inventory, reports: reports, reporter: reporter, changes: o.Changes, metrics: o.Metrics, starts: c.starts,
 	}
 	o.Bytecode.Store.Used, o.Bytecode.Store.Uses, o.Bytecode.Store.Unknown = c.usedImages, c.usesOfImages, c.unreadUse
 	o.Changes.Undo, o.Changes.Changed = c.reconciler.undo, queue.Add
@@ -151,6 +155,7 @@ func (c *Controller) Run(ctx context.Context, onConnect func(context.Context, fu
 	})
 	background(c.watchInterfaces)
 	background(c.watchContainers)
+	background(c.watchStarts)
 	tasks.Go(func() error { return c.compare(ctx) })
 	c.work(background)
 	err := tasks.Wait()

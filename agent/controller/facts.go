@@ -62,6 +62,8 @@ type facts struct {
 	// podInterfaces contains the last containers with the interfaces of their pods.
 	podInterfaces *snapshot[[]program.Container]
 	runtime       breaker.Breaker
+	// announced are the containers that are about to start. The container runtime doesn't list them yet.
+	announced announced
 }
 
 // newFacts returns the facts of a node, which calls affected after each read that differs from the one before, with what
@@ -87,6 +89,7 @@ func newFacts(o Options, affected func(context.Context, program.Change, since)) 
 		}
 		return o.Containers(ctx, pods)
 	}, func(ctx context.Context, before, now []program.Container, began moment) {
+		f.announced.listed(now)
 		affected(ctx, program.ContainerChange(before, now), since{containers: began})
 	})
 	f.podInterfaces = newSnapshot("list interfaces of pods: the container runtime", &f.moments, func(ctx context.Context) ([]program.Container, error) {
@@ -137,7 +140,7 @@ func (f *facts) running(ctx context.Context, s *since, interfaces bool) (found [
 				return err
 			}
 		}
-		found = last.value
+		found = f.announced.with(last.value)
 		return nil
 	})
 	return found, err

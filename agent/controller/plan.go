@@ -29,6 +29,7 @@ type planner struct {
 	uprobeNamespaces []string
 	reserved         program.Reserved
 	facts            *facts
+	starts           *starts
 
 	// older contains the versions that this node runs of objects whose newest version runs elsewhere, or failed here. Events
 	// on the node concern them too. The keys are of type program.Key, the values of type program.Owner.
@@ -85,7 +86,9 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	return plan.Want(owner, facts, mapOwners), nil
+	want := plan.Want(owner, facts, mapOwners)
+	p.starts.note(owner.Key, &want)
+	return want, nil
 }
 
 // follow has the next events compared with a version of an owner. It reports whether the last ones weren't.

@@ -40,12 +40,15 @@ type reconciler struct {
 	changes     *confirm.Changes
 	metrics     *metrics.Metrics
 	passing     interruptible
+	starts      *starts
 }
 
 // reconcile executes an owner's plan, and has the outcome reported. It returns the time until
 // the next reconciliation if nothing failed, or 0 for none. A waitingError means that nothing
 // is reported yet.
 func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time.Duration, err error) {
+	waiting := r.starts.take(key)
+	defer func() { waiting.undecided(err) }()
 	since := r.queue.asks.take(key)
 	assigned, err := r.assignments.of(ctx, key)
 	assigned.since = since
@@ -91,6 +94,7 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 		}
 	}
 	actual := r.inventory.Of(key)
+	waiting.decided(want, actual, outcome)
 	r.reporter.put(key, func(ctx context.Context) error { return r.reports.Write(ctx, key, owner, want, actual, outcome) })
 	return unsettled, logged(errors.Join(outcome.Err(), want.Problems()))
 }

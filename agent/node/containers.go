@@ -293,7 +293,10 @@ func sandboxNetns(info string) string {
 		return "" // its containers tell the path
 	}
 	if of.PID > 0 {
-		return fmt.Sprintf("/proc/%d/ns/net", of.PID)
+		return netnsOf(of.PID)
 	}
 	return of.netns()
 }
+
+// netnsOf returns the path of a process's network namespace on the host.
+func netnsOf(pid int) string { return fmt.Sprintf("/proc/%d/ns/net", pid) }

@@ -157,7 +157,7 @@ func (s selection) inPod(c Container, what string, info func(iface string, netns
 		// The digest doesn't include the path, because the network namespace doesn't
 		// change during the sandbox's life.
 		point := newAttachPoint(name+what+" in pod "+c.pod(), info(name, nil), c.Sandbox)
-		point.Info, point.Process = info(name, &netns), c.Holder()
+		point.Info, point.Process, point.In = info(name, &netns), c.Holder(), c.Sandbox
 		if c.NetNS == "" {
 			point.Lack = &AbsentError{"the container runtime doesn't report the pod's network namespace"}
 		}

@@ -111,6 +111,8 @@ type AttachPoint struct {
 	// Discovered means that the attach point was found on the node, and not named
 	// by the user. It can disappear again.
 	Discovered bool
+	// In is the ID of the sandbox or container that Info refers to, or "" if it refers to none.
+	In string
 	// Process is the process that Info refers to, or nil if it refers to none.
 	Process *Process
 	// Lack is the reason why the program can't be attached now: a policy, or an

@@ -172,7 +172,9 @@ func (s *ContainerNsSelector) within(namespace string) *ContainerSelector {
 	if s == nil {
 		return &ContainerSelector{Namespace: namespace}
 	}
-	return &ContainerSelector{Namespace: namespace, Pods: s.Pods, ContainerNames: s.ContainerNames}
+	return &ContainerSelector{
+		Namespace: namespace, Pods: s.Pods, ContainerNames: s.ContainerNames, Attachment: s.Attachment, FailurePolicy: s.FailurePolicy,
+	}
 }
 
 // ProgramObject is the interface of BpfProgram and BpfNsProgram.

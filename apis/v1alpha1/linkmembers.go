@@ -111,7 +111,8 @@ type linkPlace struct {
 func (l *NetworkLink) places() []linkPlace {
 	place := linkPlace{interfaces: l.InterfaceSelector.selector()}
 	if l.NetworkNamespaces != nil {
-		place.containers = &ContainerSelector{Namespace: l.NetworkNamespaces.Namespace, Pods: l.NetworkNamespaces.Pods}
+		in := l.NetworkNamespaces
+		place.containers = &ContainerSelector{Namespace: in.Namespace, Pods: in.Pods, Attachment: in.Attachment, FailurePolicy: in.FailurePolicy}
 		return []linkPlace{place}
 	}
 	d := place.interfaces.InterfacesDiscoveryConfig
@@ -259,7 +260,9 @@ func (l *UprobeLinks) members(t EBPFProgType, c BpfProgramCommon) []BpfApplicati
 			info.Pid = *link.Pid
 		}
 		if in := link.Containers; in != nil {
-			info.Containers = &ContainerSelector{Namespace: in.Namespace, Pods: in.Pods, ContainerNames: in.ContainerNames}
+			info.Containers = &ContainerSelector{
+				Namespace: in.Namespace, Pods: in.Pods, ContainerNames: in.ContainerNames, Attachment: in.Attachment, FailurePolicy: in.FailurePolicy,
+			}
 		}
 		infos = append(infos, info)
 	}

@@ -71,6 +71,7 @@ type LinkDiscovery struct {
 
 // LinkPods selects pods on a node. The program is attached once in the network
 // namespace of each pod.
+// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || has(self.attachment)",message="failurePolicy needs attachment: BeforeStart"
 type LinkPods struct {
 	// namespace is the namespace of the pods. If it is empty, pods in all
 	// namespaces are selected. For example: `default`.
@@ -82,9 +83,24 @@ type LinkPods struct {
 	// example: `{matchLabels: {app: web}}`.
 	// +required
 	Pods metav1.LabelSelector `json:"pods"`
+
+	// attachment says when the program is attached in a container. `BeforeStart`
+	// means before the first process of the container starts, or for a network
+	// program, of the pod. This requires a node whose container runtime has NRI, and
+	// the key bpfman.agent.beforestart.enabled of the ConfigMap bpfman-config.
+	// Without the field, it is attached after the start. For example: `BeforeStart`.
+	// +optional
+	Attachment ContainerAttachment `json:"attachment,omitempty"`
+
+	// failurePolicy says what happens if the program can't be attached before the
+	// start. `Ignore`, the default, has the pod start without it. With `Fail`, the pod
+	// doesn't start, and the kubelet tries again. For example: `Fail`.
+	// +optional
+	FailurePolicy StartFailurePolicy `json:"failurePolicy,omitempty"`
 }
 
 // LinkContainers selects containers on a node.
+// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || has(self.attachment)",message="failurePolicy needs attachment: BeforeStart"
 type LinkContainers struct {
 	// namespace is the namespace of the pods. If it is empty, pods in all
 	// namespaces are selected. For example: `default`.
@@ -101,6 +117,20 @@ type LinkContainers struct {
 	// empty, all containers are selected. For example: `[nginx]`.
 	// +optional
 	ContainerNames *[]string `json:"containerNames,omitempty"`
+
+	// attachment says when the program is attached in a container. `BeforeStart`
+	// means before the first process of the container starts, or for a network
+	// program, of the pod. This requires a node whose container runtime has NRI, and
+	// the key bpfman.agent.beforestart.enabled of the ConfigMap bpfman-config.
+	// Without the field, it is attached after the start. For example: `BeforeStart`.
+	// +optional
+	Attachment ContainerAttachment `json:"attachment,omitempty"`
+
+	// failurePolicy says what happens if the program can't be attached before the
+	// start. `Ignore`, the default, has the pod start without it. With `Fail`, the pod
+	// doesn't start, and the kubelet tries again. For example: `Fail`.
+	// +optional
+	FailurePolicy StartFailurePolicy `json:"failurePolicy,omitempty"`
 }
 
 // NetworkLink has the fields of the links of XDP, TC, and TCX programs.

@@ -179,7 +179,26 @@ type InterfaceDiscovery struct {
 	AllowedInterfaces []string `json:"allowedinterfaces,omitempty"`
 }
 
+// ContainerAttachment says when a program is attached in a container.
+// +kubebuilder:validation:Enum=BeforeStart
+type ContainerAttachment string
+
+// AttachBeforeStart means before the first process of a container or pod starts.
+const AttachBeforeStart ContainerAttachment = "BeforeStart"
+
+// StartFailurePolicy says whether a container or pod starts if a program can't be
+// attached before.
+// +kubebuilder:validation:Enum=Ignore;Fail
+type StartFailurePolicy string
+
+// The policies. Ignore is the default.
+const (
+	StartIgnore StartFailurePolicy = "Ignore"
+	StartFail   StartFailurePolicy = "Fail"
+)
+
 // ContainerSelector selects containers on a node, for cluster-scoped kinds.
+// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || has(self.attachment)",message="failurePolicy needs attachment: BeforeStart"
 type ContainerSelector struct {
 	// namespace is the namespace of the pods. If it is empty, pods in all
 	// namespaces are selected. For example: `default`.
@@ -196,10 +215,25 @@ type ContainerSelector struct {
 	// empty, all containers are selected. For example: `[nginx]`.
 	// +optional
 	ContainerNames *[]string `json:"containernames,omitempty"`
+
+	// attachment says when the program is attached in a container. `BeforeStart`
+	// means before the first process of the container starts, or for a network
+	// program, of the pod. This requires a node whose container runtime has NRI, and
+	// the key bpfman.agent.beforestart.enabled of the ConfigMap bpfman-config.
+	// Without the field, it is attached after the start. For example: `BeforeStart`.
+	// +optional
+	Attachment ContainerAttachment `json:"attachment,omitempty"`
+
+	// failurePolicy says what happens if the program can't be attached before the
+	// start. `Ignore`, the default, has the pod start without it. With `Fail`, the pod
+	// doesn't start, and the kubelet tries again. For example: `Fail`.
+	// +optional
+	FailurePolicy StartFailurePolicy `json:"failurePolicy,omitempty"`
 }
 
 // ContainerNsSelector selects containers on a node, in the namespace of the
 // object.
+// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || has(self.attachment)",message="failurePolicy needs attachment: BeforeStart"
 type ContainerNsSelector struct {
 	// pods selects pods by their labels. An empty selector selects all pods in the
 	// namespace. For example: `{matchLabels: {app: web}}`.
@@ -210,6 +244,20 @@ type ContainerNsSelector struct {
 	// empty, all containers are selected. For example: `[nginx]`.
 	// +optional
 	ContainerNames *[]string `json:"containernames,omitempty"`
+
+	// attachment says when the program is attached in a container. `BeforeStart`
+	// means before the first process of the container starts, or for a network
+	// program, of the pod. This requires a node whose container runtime has NRI, and
+	// the key bpfman.agent.beforestart.enabled of the ConfigMap bpfman-config.
+	// Without the field, it is attached after the start. For example: `BeforeStart`.
+	// +optional
+	Attachment ContainerAttachment `json:"attachment,omitempty"`
+
+	// failurePolicy says what happens if the program can't be attached before the
+	// start. `Ignore`, the default, has the pod start without it. With `Fail`, the pod
+	// doesn't start, and the kubelet tries again. For example: `Fail`.
+	// +optional
+	FailurePolicy StartFailurePolicy `json:"failurePolicy,omitempty"`
 }
 
 // BpfProgramStatusCommon is the status of every kind that users write. It

@@ -70,6 +70,7 @@ type options struct {
 	requirePolicy bool
 	mountBpffs    bool
 	helperDir     string
+	startsSocket  string
 
 	uprobeNamespaces string
 
@@ -98,6 +99,7 @@ func main() {
 	flag.BoolVar(&o.enforcePriorities, "enforce-priorities", false, "Detach namespaced programs that have a reserved priority.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon and the agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, mount the container runtime's directory for the agent, and set aside the pins that a daemon of v0.5 left.")
 	flag.StringVar(&o.helperDir, "helper-dir", "", "Directory to copy the commands to that run in the daemon's container, with --mount-bpffs: bpfman-ns, its helper for uprobes in containers, and bpfman-probe.")
+	flag.StringVar(&o.startsSocket, "nri-socket", "", "Socket of the container runtime's NRI, to attach programs before containers start; empty attaches them after the start.")
 	version.Flag(agent.Component)
 	flag.Parse()
 	log := logr.FromSlogHandler(logs.Setup(os.Stderr, os.Getenv(logs.Variable)).Handler())
@@ -190,7 +192,7 @@ func thisNode(o options, conn *grpc.ClientConn) (agent.Node, error) {
 	}
 	kernel, err := reader.Kernel()
 	containers := node.NewRuntime(node.DialBelow(o.runtimeDir))
-	return agent.Node{
+	host := agent.Node{
 		Daemon:          daemon.Explained(gobpfman.NewBpfmanClient(conn), filepath.Dir(o.daemonSocket)),
 		OnConnect:       func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) },
 		DaemonRoot:      o.daemonRoot,
@@ -206,7 +208,11 @@ func thisNode(o options, conn *grpc.ClientConn) (agent.Node, error) {
 		PinsDir:         pins.Dir,
 		KernelTypes:     "/sys/kernel/btf",
 		Read:            process.Read,
-	}, err
+	}
+	if o.startsSocket != "" {
+		host.WatchStarts = node.WatchStarts(o.startsSocket)
+	}
+	return host, err
 }
 
 func register(registry *prometheus.Registry, o options, running *agent.Agent) {

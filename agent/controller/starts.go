@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/shorten"
+	"github.com/bpfman/bpfman-operator/internal/event"
+)
+
+// startLimit is how long the start of a pod or container waits for its programs. Container runtimes disconnect a plugin that
+// takes longer than 2 seconds, and have one start after another wait for it.
+const startLimit = 1500 * time.Millisecond
+
+// starts are the pods and containers that wait for the programs that precede their start.
+type starts struct {
+	mu sync.Mutex
+	// lacking is why the container runtime doesn't report starts, or nil.
+	lacking error
+	// waiting contains the starts that wait for an owner's next pass.
+	waiting map[program.Key][]*start
+	// overdue contains the owners for whose pass a start has waited too long. Others don't wait until one has ended.
+	overdue map[program.Key]bool
+	// late contains the pods and containers that have started without an owner's programs, with what is said about it.
+	late map[program.Key]map[lateStart]string
+}
+
+// start waits for a pass of one owner.
+type start struct {
+	of     program.Container
+	answer chan answer // has room for one
+}
+
+// answer is what a pass means for a start. The error is the reason why the pass has no plan.
+type answer struct {
+	late []report.Late
+	err  error
+}
+
+var (
+	errStartsOff      = errors.New("bpfman.agent.beforestart.enabled of the ConfigMap bpfman-config isn't true")
+	errStartsNotYet   = errors.New("the agent isn't connected to the container runtime's NRI yet")
+	errStartTooLong   = fmt.Errorf("this took longer than %s", startLimit)
+	errStartOverdue   = errors.New("an earlier pod still waits for this")
+	errStartUndecided = errors.New("the agent doesn't know yet what this node runs of the object")
+)
+
+func newStarts(enabled bool) *starts {
+	s := &starts{
+		waiting: map[program.Key][]*start{}, overdue: map[program.Key]bool{}, late: map[program.Key]map[lateStart]string{}, lacking: errStartsOff,
+	}
+	if enabled {
+		s.lacking = errStartsNotYet
+	}
+	return s
+}
+
+// wait returns a start that the next pass of an owner answers, or nil if an earlier start has waited too long for one.
+func (s *starts) wait(key program.Key, of program.Container) *start {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.overdue[key] {
+		return nil
+	}
+	waiting := &start{of, make(chan answer, 1)}
+	s.waiting[key] = append(s.waiting[key], waiting)
+	return waiting
+}
+
+// tooLong records that a start has waited too long for an owner's pass.
+func (s *starts) tooLong(key program.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.overdue[key] = true
+}
+
+// pass answers the starts that wait for it.
+type pass struct {
+	starts  *starts
+	key     program.Key
+	waiting []*start
+}
+
+// take returns the starts that wait for an owner's pass, which begins now.
+func (s *starts) take(key program.Key) *pass {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &pass{s, key, s.waiting[key]}
+	delete(s.waiting, key)
+	return p
+}
+
+// decided answers with the outcome of the pass.
+func (p *pass) decided(want plan.Plan, actual []daemon.Program, outcome report.Outcome) {
+	for _, waiting := range p.waiting {
+		waiting.answer <- answer{late: report.LateFor(waiting.of, want, actual, outcome)}
+	}
+	p.waiting = nil
+}
+
+// undecided ends the pass. It answers with an error, or with nil if the pass leaves everything as it is, unless decided did.
+func (p *pass) undecided(err error) {
+	for _, waiting := range p.waiting {
+		waiting.answer <- answer{err: errors.Join(errStartUndecided, err)}
+	}
+	p.starts.mu.Lock()
+	defer p.starts.mu.Unlock()
+	delete(p.starts.overdue, p.key)
+}
+
+// watchStarts has programs attached before pods and containers start, until ctx ends.
+func (c *Controller) watchStarts(ctx context.Context) {
+	if c.WatchStarts == nil {
+		return
+	}
+	c.WatchStarts(ctx, program.Starts{
+		Starting: c.starting,
+		Ended: func(ctx context.Context, id string) {
+			c.withdraw(ctx, func(of program.Container) bool { return of.Sandbox == id || of.ID == id })
+		},
+		Existing: func(ctx context.Context, ids []string) {
+			c.withdraw(ctx, func(of program.Container) bool {
+				return !slices.Contains(ids, of.Sandbox) || of.ID != "" && !slices.Contains(ids, of.ID)
+			})
+		},
+		Connected: c.startsReported,
+	})
+}
+
+// startsReported records whether the container runtime reports starts, and has it reported for the owners that need it.
+func (c *Controller) startsReported(ctx context.Context, err error) {
+	c.starts.mu.Lock()
+	was := c.starts.lacking
+	c.starts.lacking = err
+	c.starts.mu.Unlock()
+	if (was == nil) != (err == nil) || err != nil && was.Error() != err.Error() {
+		c.enqueue(ctx, program.Owner.PrecedesAny, since{})
+	}
+}
+
+// starting has programs attached before a pod or container starts. It returns an error if it must not start without one that
+// isn't attached in time.
+func (c *Controller) starting(ctx context.Context, of program.Container) error {
+	var owners []program.Owner
+	c.owners(ctx, func(owner program.Owner) bool {
+		known := slices.ContainsFunc(owners, func(o program.Owner) bool { return o.Key == owner.Key })
+		if precedes, _ := owner.Precedes(of); precedes && !known {
+			owners = append(owners, owner)
+		}
+		return true
+	})
+	if len(owners) == 0 {
+		return nil
+	}
+	one := []program.Container{of}
+	c.PodInterfaces(one)
+	c.facts.announced.add(one[0])
+	waiting := make([]*start, len(owners))
+	for i, owner := range owners {
+		if waiting[i] = c.starts.wait(owner.Key, one[0]); waiting[i] != nil {
+			c.queue.addSince(owner.Key, since{}) // the last reads, with what was announced
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	var refused []error
+	for i, owner := range owners {
+		late := c.await(ctx, owner, waiting[i], of)
+		refused = append(refused, c.tellLate(owner, of, late))
+	}
+	err := errors.Join(refused...)
+	if err != nil {
+		c.withdraw(ctx, func(other program.Container) bool { return other.Sandbox == of.Sandbox && other.ID == of.ID })
+	}
+	return err
+}
+
+// await returns an owner's programs that aren't attached in time.
+func (c *Controller) await(ctx context.Context, owner program.Owner, waiting *start, of program.Container) []report.Late {
+	var got answer
+	if waiting == nil {
+		got.err = errStartOverdue
+	} else {
+		select {
+		case got = <-waiting.answer:
+		case <-ctx.Done():
+			c.starts.tooLong(owner.Key)
+			got.err = errStartTooLong
+		}
+	}
+	if got.err == nil {
+		return got.late
+	}
+	var late []report.Late
+	for _, m := range owner.Members {
+		if precedes, required := m.Precedes(of); precedes {
+			late = append(late, report.Late{Function: m.LoadInfo().GetName(), Required: required, Err: got.err})
+		}
+	}
+	return late
+}
+
+// reasons of Events about pods.
+const (
+	reasonStartedBefore = "StartedBeforeAttached"
+	reasonStartRefused  = "StartRefused"
+)
+
+// tellLate emits an Event about programs that aren't attached before a pod or container starts. It returns an error if one of
+// them is required.
+func (c *Controller) tellLate(owner program.Owner, of program.Container, late []report.Late) error {
+	if len(late) == 0 {
+		return nil
+	}
+	said := late[0]
+	if i := slices.IndexFunc(late, func(l report.Late) bool { return l.Required }); i >= 0 {
+		said = late[i]
+	}
+	cause := shorten.Middle(said.Err.Error(), maxStartCause)
+	reason, text := reasonStartedBefore, fmt.Sprintf("%s on node %s started before program %s was attached: %s", of.Subject(), c.NodeName, said.Function, cause)
+	if said.Required {
+		reason, text = reasonStartRefused, fmt.Sprintf("%s on node %s doesn't start, because program %s isn't attached: %s", of.Subject(), c.NodeName, said.Function, cause)
+	} else {
+		c.starts.remember(owner.Key, of, late)
+		c.queue.addSince(owner.Key, since{}) // to report it
+	}
+	if object, err := c.Cluster.UserObject(owner.Kind, owner.Namespace, owner.Name); err == nil {
+		event.Emit(c.Cluster.Events, object, corev1.EventTypeWarning, reason, "Attach", text)
+	}
+	if !said.Required {
+		return nil
+	}
+	return fmt.Errorf("bpfman: program %s of %s isn't attached: %s", said.Function, owner.Key, cause)
+}
+
+// maxStartCause is the maximum length of the reason, in bytes.
+const maxStartCause = 512
+
+// withdraw forgets announced pods and containers that don't exist anymore, and has their owners' programs detached.
+func (c *Controller) withdraw(ctx context.Context, gone func(program.Container) bool) {
+	removed := c.facts.announced.remove(gone)
+	if len(removed) > 0 {
+		logr.FromContextOrDiscard(ctx).V(1).Info("Forgot announced containers", "count", len(removed))
+		c.enqueueAffected(ctx, program.Change{Containers: removed}, since{})
+	}
+}
+
+// lateStart is a program that wasn't attached before the start of the container or pod with an ID.
+type lateStart struct{ function, in string }
+
+// remember records that a pod or container started without some of an owner's programs.
+func (s *starts) remember(key program.Key, of program.Container, late []report.Late) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.late[key] == nil {
+		s.late[key] = map[lateStart]string{}
+	}
+	for _, l := range late {
+		text := of.Subject() + " started before the program was attached: " + shorten.Middle(l.Err.Error(), maxStartCause)
+		for _, in := range []string{of.Sandbox, of.ID} { // the attach points are in one of them
+			if in != "" {
+				s.late[key][lateStart{l.Function, in}] = text
+			}
+		}
+	}
+}
+
+// note adds what users should know about the starts of pods and containers to an owner's plan.
+func (s *starts) note(key program.Key, want *plan.Plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there, known := map[string]bool{}, true
+	for n := range want.Loads {
+		for i := range want.Loads[n].Programs {
+			wanted := &want.Loads[n].Programs[i]
+			if !wanted.PrecedesAny() {
+				continue
+			}
+			if s.lacking != nil {
+				wanted.Notes = append(wanted.Notes, "attached after pods start, although attachment is BeforeStart: "+s.lacking.Error())
+			}
+			var late []string
+			for _, point := range wanted.Points {
+				if text, is := s.late[key][lateStart{wanted.Function(), point.In}]; is && !slices.Contains(late, text) {
+					late = append(late, text)
+				}
+				there[point.In] = true
+			}
+			wanted.Notes = append(wanted.Notes, few(late)...)
+			known = known && wanted.Problem == nil
+		}
+	}
+	for l := range s.late[key] {
+		if known && !there[l.in] {
+			delete(s.late[key], l)
+		}
+	}
+	if len(s.late[key]) == 0 {
+		delete(s.late, key)
+	}
+}
+
+// few returns the first texts, and how many there are more.
+func few(texts []string) []string {
+	const most = 3
+	slices.Sort(texts)
+	if len(texts) <= most {
+		return texts
+	}
+	return append(texts[:most:most], fmt.Sprintf("and %d more started before", len(texts)-most))
+}

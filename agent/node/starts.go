@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"github.com/go-logr/logr"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+)
+
+const (
+	// pluginName and pluginIndex identify the agent to the container runtime. The index decides the order of plugins. The
+	// agent only attaches programs, so that it doesn't matter.
+	pluginName, pluginIndex = "bpfman", "50"
+	// reconnect is the time until the next attempt to connect to the container runtime.
+	reconnect = 2 * time.Second
+	// registration is the deadline of the registration with the container runtime, which has one of 5 seconds.
+	registration = 10 * time.Second
+	// margin is the part of the runtime's deadline that is left for the answer. A plugin that answers too late is disconnected.
+	margin = 400 * time.Millisecond
+)
+
+// WatchStarts returns a function that reports the starts of pods and containers, until ctx ends. It is a plugin of the
+// container runtime, by NRI (https://github.com/containerd/nri), over a socket.
+func WatchStarts(socket string) func(ctx context.Context, starts program.Starts) {
+	return func(ctx context.Context, starts program.Starts) {
+		for ctx.Err() == nil {
+			err := runPlugin(ctx, socket, starts)
+			if ctx.Err() != nil {
+				return
+			}
+			starts.Connected(ctx, fmt.Errorf("the agent isn't connected to the container runtime's NRI: %w", err))
+			select {
+			case <-ctx.Done():
+			case <-time.After(reconnect):
+			}
+		}
+	}
+}
+
+// runPlugin runs the plugin until it is disconnected.
+func runPlugin(ctx context.Context, socket string, starts program.Starts) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	registered := make(chan struct{})
+	p := &plugin{ctx: ctx, starts: starts, registered: registered}
+	runtime, err := stub.New(p, stub.WithConnection(conn), stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex),
+		stub.WithLogger(nriLog{logr.FromContextOrDiscard(ctx)}), stub.WithOnClose(cancel))
+	if err != nil {
+		return fmt.Errorf("register with the container runtime: %w", err)
+	}
+	ended := make(chan error, 1)
+	// The stub waits forever for a runtime that ends after the registration. Then it is left behind, without its connection.
+	go func() { ended <- runtime.Run(ctx) }()
+	late := time.NewTimer(registration)
+	defer late.Stop()
+	for {
+		select {
+		case <-registered:
+			registered = nil
+			late.Stop()
+		case <-late.C:
+			return errors.New("the registration takes too long")
+		case err := <-ended:
+			return errors.Join(errors.New("it ended the connection"), err)
+		case <-ctx.Done():
+			return errors.New("it ended the connection")
+		}
+	}
+}
+
+// plugin handles the events of NRI. The contexts of the calls have the runtime's deadline.
+type plugin struct {
+	ctx        context.Context //nolint:containedctx // with the log
+	starts     program.Starts
+	registered chan struct{}
+}
+
+// Synchronize is called once, with everything that exists.
+func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	ids := make([]string, 0, len(pods)+len(containers))
+	for _, pod := range pods {
+		ids = append(ids, pod.GetId())
+	}
+	for _, c := range containers {
+		ids = append(ids, c.GetId())
+	}
+	p.starts.Existing(p.ctx, ids)
+	p.starts.Connected(p.ctx, nil)
+	close(p.registered)
+	return nil, nil
+}
+
+// RunPodSandbox is called when a pod has its network, and no container yet.
+func (p *plugin) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	return p.starting(ctx, announce(pod, nil))
+}
+
+// StartContainer is called when a container's process exists, which waits to execute the container's command.
+func (p *plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	return p.starting(ctx, announce(pod, c))
+}
+
+func (p *plugin) starting(ctx context.Context, of program.Container) error {
+	answer := p.ctx
+	if end, limited := ctx.Deadline(); limited {
+		var cancel func()
+		answer, cancel = context.WithDeadline(p.ctx, end.Add(-margin))
+		defer cancel()
+	}
+	return p.starts.Starting(answer, of)
+}
+
+// StopPodSandbox is called before a sandbox ends.
+func (p *plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	p.starts.Ended(p.ctx, pod.GetId())
+	return nil
+}
+
+// RemovePodSandbox is called after a sandbox has ended, also if it was never ready.
+func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	p.starts.Ended(p.ctx, pod.GetId())
+	return nil
+}
+
+// StopContainer is called when a container ends.
+func (p *plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	p.starts.Ended(p.ctx, c.GetId())
+	return nil, nil
+}
+
+// RemoveContainer is called after a container has ended, also if it never started.
+func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	p.starts.Ended(p.ctx, c.GetId())
+	return nil
+}
+
+// announce returns a container, or the entry of a sandbox if c is nil, as the runtime's lists describe it after the start.
+func announce(pod *api.PodSandbox, c *api.Container) program.Container {
+	of := program.Container{
+		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), PodLabels: pod.GetLabels(),
+		Sandbox: pod.GetId(), Name: c.GetName(), ID: c.GetId(), PID: int(c.GetPid()),
+	}
+	namespaces := pod.GetLinux().GetNamespaces()
+	has := func(kind string) bool {
+		return slices.ContainsFunc(namespaces, func(n *api.LinuxNamespace) bool { return n.GetType() == kind })
+	}
+	of.HostNetwork, of.HostPID = !has("network"), !has("pid")
+	switch {
+	case len(namespaces) == 0:
+		of.Err = errors.New("the container runtime doesn't report the pod's namespaces")
+	case c != nil && of.PID == 0:
+		of.Err = errors.New("the container runtime doesn't report the container's process before its start")
+	}
+	if i := slices.IndexFunc(namespaces, func(n *api.LinuxNamespace) bool { return n.GetType() == "network" }); i >= 0 {
+		of.NetNS = namespaces[i].GetPath()
+	}
+	if pid := pod.GetPid(); pid > 0 && !of.HostNetwork {
+		of.NetNS = netnsOf(int(pid))
+	}
+	return of
+}
+
+// nriLog writes what the stub says about the connection to the log.
+type nriLog struct{ log logr.Logger }
+
+func (l nriLog) Debugf(context.Context, string, ...any) {}
+
+func (l nriLog) Infof(_ context.Context, format string, args ...any) {
+	l.log.V(1).Info("NRI: " + fmt.Sprintf(format, args...))
+}
+
+func (l nriLog) Warnf(_ context.Context, format string, args ...any) {
+	l.log.Info("NRI: " + fmt.Sprintf(format, args...))
+}
+
+func (l nriLog) Errorf(_ context.Context, format string, args ...any) {
+	l.log.Info("NRI: " + fmt.Sprintf(format, args...))
+}
