@@ -20,6 +20,7 @@ const (
 	KeyUprobeNamespaces  = "bpfman.uprobe.namespaces"
 	KeyPriorityReserved  = "bpfman.priority.reserved"
 	KeyPriorityEnforced  = "bpfman.priority.enforced"
+	KeyBeforeStart       = "bpfman.agent.beforestart.enabled"
 	KeyAgentImage        = "bpfman.agent.image"
 	KeyAgentLogLevel     = "bpfman.agent.log.level"
 	KeyAgentHealthAddr   = "bpfman.agent.healthprobe.addr"
@@ -113,6 +114,8 @@ type AgentConfig struct {
 	ReservedPriorities int
 	// EnforcePriorities detaches namespaced programs that have one of them.
 	EnforcePriorities bool
+	// BeforeStart makes the agent a plugin of the container runtime, so that it can attach programs before containers start.
+	BeforeStart bool
 }
 
 // CSIConfig configures the CSI plugin's container, and its registration with the kubelet.
@@ -306,6 +309,11 @@ var keys = []Key{
 		Name: KeyPriorityEnforced, Section: "Order of network programs", Value: "agent.enforcePriorities", Form: Boolean, Default: "false",
 		Description: "With `true`, namespaced programs with a reserved priority aren't attached, and those that are attached are detached. With `false`, their conditions say that they run before cluster-scoped programs.",
 		set:         func(c *Config, v string) error { c.Agent.EnforcePriorities = v == "true"; return nil },
+	},
+	{
+		Name: KeyBeforeStart, Section: "Starts of pods", Value: "agent.beforeStart", Form: Boolean, Default: "false",
+		Description: "With `true`, the agent is a plugin of the container runtime (NRI), so that programs with `attachment: BeforeStart` are [attached before a pod or container starts](programs.md#attach-before-the-start). This [gives the agent more power](threat-model.md#the-container-runtimes-nri).",
+		set:         func(c *Config, v string) error { c.Agent.BeforeStart = v == "true"; return nil },
 	},
 	{
 		Name: KeyAgentLogLevel, Section: "Agent", Value: "logLevels.agent", Default: "info", Values: logLevels,

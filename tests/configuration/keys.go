@@ -169,6 +169,16 @@ var Keys = map[string]Values{
 		Process: "bpfman-agent", Word: "--enforce-priorities",
 		Refused: "enforce", Reason: `"enforce" is not one of true, false`,
 	},
+	deploy.KeyBeforeStart: {
+		Good: "true",
+		Changes: []string{
+			"+containers[bpfman-agent].args[--nri-socket=/host/nri/nri.sock]",
+			"+containers[bpfman-agent].volumeMounts[host-nri]",
+			"+volumes[host-nri]",
+		},
+		Process: "bpfman-agent", Word: "--nri-socket=/host/nri/nri.sock",
+		Refused: "yes", Reason: `"yes" is not one of true, false`,
+	},
 	deploy.KeyAgentLogLevel: {
 		Good: "debug",
 		Changes: []string{

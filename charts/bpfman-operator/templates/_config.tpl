@@ -19,6 +19,7 @@ bpfman.agent.confirm.timeout: {{ .agent.confirmTimeout | quote }}
 bpfman.uprobe.namespaces: {{ .agent.uprobeNamespaces | quote }}
 bpfman.priority.reserved: {{ .agent.reservedPriorities | quote }}
 bpfman.priority.enforced: {{ .agent.enforcePriorities | quote }}
+bpfman.agent.beforestart.enabled: {{ .agent.beforeStart | quote }}
 bpfman.agent.log.level: {{ .logLevels.agent | quote }}
 bpfman.agent.healthprobe.addr: {{ .agent.healthProbeAddress | quote }}
 bpfman.agent.metric.addr: {{ if and .monitoring.enabled (hasPrefix "127." .agent.metricsAddress) }}:8174{{ else }}{{ .agent.metricsAddress | quote }}{{ end }}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package firstpacket
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bpfman/bpfman-operator/internal/cri"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
+	"github.com/bpfman/bpfman-operator/tests/eventually"
+	"github.com/bpfman/bpfman-operator/tests/must"
+)
+
+// image is the only image, whose command is tests/cmd/first-packet.
+const image = "test.invalid/first-packet:1"
+
+//go:embed containerd.toml
+var containerdConfig string
+
+// network is the configuration of pods' networks.
+const network = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "pods0", "isGateway": true,
+	"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "/run/cni/addresses"}}]}`
+
+// containerd is a container runtime in the daemon's namespaces.
+type containerd struct {
+	t       testing.TB
+	runtime runtimeapi.RuntimeServiceClient
+	logs    string
+}
+
+// startContainerd starts containerd in a place, with an image of the command.
+func startContainerd(t testing.TB, place *daemontest.Place) *containerd {
+	t.Helper()
+	dir := t.TempDir()
+	c := &containerd{t: t, logs: filepath.Join(dir, "logs")}
+	binaries := filepath.Dir(binary(t, containerdVariable))
+	config := strings.ReplaceAll(containerdConfig, "SHIM", filepath.Join(binaries, "containerd-shim-runc-v2"))
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "containerd.toml"), []byte(config), 0o600))
+	must.Succeed(t, os.MkdirAll(place.Path("/run/cni"), 0o700))
+	must.Succeed(t, os.WriteFile(place.Path("/run/cni/pods.conflist"), []byte(network), 0o600))
+	run(t, place.Command(t.Context(), filepath.Join(binaries, "containerd"), "--config", filepath.Join(dir, "containerd.toml")), "containerd")
+	conn, _, err := cri.Dial(place.Path("/run"))
+	for err != nil && t.Context().Err() == nil { // until the socket exists
+		<-time.After(pollInterval)
+		conn, _, err = cri.Dial(place.Path("/run"))
+	}
+	must.Succeed(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	c.runtime = runtimeapi.NewRuntimeServiceClient(conn)
+	within(t, "containerd to be ready", func(ctx context.Context) error {
+		status, err := c.runtime.Status(ctx, &runtimeapi.StatusRequest{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range status.GetStatus().GetConditions() {
+			if !condition.GetStatus() {
+				return fmt.Errorf("%s: %s", condition.GetType(), condition.GetMessage())
+			}
+		}
+		return nil
+	})
+	archive := filepath.Join(dir, "image.tar")
+	must.Succeed(t, writeImage(archive, binary(t, commandVariable)))
+	ctr := place.Command(t.Context(), "ctr", "--namespace=k8s.io", "images", "import", archive)
+	if output, err := ctr.CombinedOutput(); err != nil {
+		t.Fatalf("import the image: %v: %s", err, output)
+	}
+	t.Cleanup(c.removeAll)
+	return c
+}
+
+// writeImage writes an image with a command as /first-packet to an archive.
+func writeImage(archive, command string) error {
+	content, err := os.ReadFile(command)
+	if err != nil {
+		return err
+	}
+	layer, err := layerOf("first-packet", content)
+	if err != nil {
+		return err
+	}
+	made, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		return err
+	}
+	made, err = mutate.ConfigFile(made, &v1.ConfigFile{
+		Architecture: "amd64", OS: "linux", Config: v1.Config{Entrypoint: []string{"/first-packet"}, Cmd: []string{"pause"}},
+		RootFS: must1(made.ConfigFile()).RootFS,
+	})
+	if err != nil {
+		return err
+	}
+	tag, err := name.NewTag(image)
+	if err != nil {
+		return err
+	}
+	return tarball.WriteToFile(archive, tag, made)
+}
+
+// pod is a pod of a test.
+type pod struct {
+	*containerd
+
+	name    string
+	config  *runtimeapi.PodSandboxConfig
+	sandbox string
+}
+
+// newPod returns a pod that doesn't run yet.
+func (c *containerd) newPod(namespace, name, uid string, labels map[string]string) *pod {
+	all := map[string]string{cri.PodNamespaceLabel: namespace, cri.PodNameLabel: name, cri.PodUIDLabel: uid}
+	for key, value := range labels {
+		all[key] = value
+	}
+	return &pod{containerd: c, name: name, config: &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Namespace: namespace, Name: name, Uid: uid}, Labels: all, LogDirectory: filepath.Join(c.logs, uid),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/first-packet"},
+	}}
+}
+
+// run starts the sandbox, as the kubelet does before the first container.
+func (p *pod) run(ctx context.Context) error {
+	response, err := p.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
+	p.sandbox = response.GetPodSandboxId()
+	return err
+}
+
+// start starts a container, and returns its ID.
+func (p *pod) start(ctx context.Context, name string, args ...string) (string, error) {
+	created, err := p.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: p.sandbox, SandboxConfig: p.config, Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: name}, Image: &runtimeapi.ImageSpec{Image: image}, Args: args, LogPath: name + ".log",
+			Labels: map[string]string{
+				cri.PodNamespaceLabel: p.config.GetMetadata().GetNamespace(), cri.PodNameLabel: p.name, cri.PodUIDLabel: p.config.GetMetadata().GetUid(), cri.ContainerNameLabel: name,
+			},
+		},
+	})
+	if err != nil {
+		return "", err
+	}
+	_, err = p.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.GetContainerId()})
+	return created.GetContainerId(), err
+}
+
+// ended waits until a container has ended successfully.
+func (p *pod) ended(ctx context.Context, id string) error {
+	return eventually.Succeeds(ctx, timeout, pollInterval, func(ctx context.Context) error {
+		response, err := p.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+		if err != nil {
+			return err
+		}
+		if status := response.GetStatus(); status.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || status.GetExitCode() != 0 {
+			return fmt.Errorf("container %s of pod %s is %s, with exit code %d", status.GetMetadata().GetName(), p.name, status.GetState(), status.GetExitCode())
+		}
+		return nil
+	})
+}
+
+// removeAll removes all pods.
+func (c *containerd) removeAll() {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	list, err := c.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		c.t.Errorf("list the pods that are left: %v", err)
+	}
+	for _, s := range list.GetItems() {
+		if _, err := c.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
+			c.t.Errorf("stop a pod that is left: %v", err)
+		}
+		if _, err := c.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
+			c.t.Errorf("remove a pod that is left: %v", err)
+		}
+	}
+}
+
+// run starts a command until the test ends, and shows the end of its output if the test fails. It returns the command.
+func run(t testing.TB, command *exec.Cmd, what string) *exec.Cmd {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), what+".log"))
+	must.Succeed(t, err)
+	command.Stdout, command.Stderr = log, log
+	must.Succeed(t, command.Start())
+	t.Cleanup(func() {
+		_ = command.Process.Kill() // an error means that it has ended
+		_ = command.Wait()
+		_ = log.Close()
+		const tail = 16384
+		if text := must.Read(t, log.Name()); t.Failed() {
+			t.Logf("the end of the output of %s:\n%s", what, text[max(0, len(text)-tail):])
+		}
+	})
+	return command
+}
