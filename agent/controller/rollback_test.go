@@ -150,7 +150,7 @@ func newVictim(tb testing.TB, limit time.Duration) *victim {
 	changes := &confirm.Changes{Limit: limit, Ask: v.ask}
 	v.reconciler = &reconciler{
 		queue: newQueue("programs", nil, nil), reports: reports, inventory: inventory, changes: changes,
-		planner: planner{cluster: server, reports: reports, nodeName: "node", facts: newFacts(Options{
+		planner: planner{cluster: server, reports: reports, nodeName: "node", starts: newStarts(false), facts: newFacts(Options{
 			Cluster: server, Interfaces: func() (map[string]program.Interface, error) { return interfaces, nil },
 		}, func(context.Context, program.Change, since) {})},
 		policies: &gate.Policies{Cluster: noPolicies{}},

@@ -5,8 +5,8 @@
 # The commands in the images.
 COMMANDS = $(patsubst %/main.go,%,$(wildcard $(patsubst %,%/cmd/*/main.go,operator agent reader inspector csi) \
 	examples/cmd/counters/main.go examples/cmd/firewall/main.go examples/cmd/go-target/main.go examples/cmd/map-exporter/main.go tests/cmd/*/main.go))
-# A uprobe finds a function of go-target by its symbol.
-LDFLAGS = $(if $(filter %/go-target,$1),,-s -w) -X github.com/bpfman/bpfman-operator/apis/version.Version=$(VERSION)
+# A uprobe finds a function of these by its symbol.
+LDFLAGS = $(if $(filter %/go-target %/first-packet,$1),,-s -w) -X github.com/bpfman/bpfman-operator/apis/version.Version=$(VERSION)
 # Without gRPC's tracing pages, nothing calls methods by name, so the linker removes unused methods: a quarter of
 # each binary, which the node components would otherwise have in memory.
 TAGS = grpcnotrace

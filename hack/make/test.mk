@@ -135,6 +135,14 @@ test-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run the CSI plugin
 test-sanity: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run csi-sanity, the CSI community's suite, against the plugin with the real daemon (as root).
 	$(call requires,daemon commands) $(REAL_DAEMON) BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C tests test -count=1 -v ./sanity
 
+CONTAINERD = $(CACHE)/containerd-$(shell awk '$$1 == "require" { print $$3 }' hack/containerd/go.mod)/containerd
+
+.PHONY: test-first-packet
+test-first-packet: bytecode envtest build/agent/cmd/bpfman-agent build/agent/cmd/bpfman-ns build/tests/cmd/first-packet build-launcher ## Test on containerd 2 and the real daemon that programs are attached before the first packet of a pod and the first instruction of a container (as root; builds containerd first).
+	@hack/containerd/build.sh $(CACHE)
+	$(call requires,daemon bytecode envtest commands) $(REAL_DAEMON) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) CONTAINERD=$(CONTAINERD) \
+		FIRST_PACKET=$(LOCALBIN)/first-packet BPFMAN_AGENT=$(LOCALBIN)/bpfman-agent go -C tests test -count=1 -v -timeout 20m ./firstpacket
+
 # `make deps-kernel` installs it.
 VNG ?= $(CACHE)/virtme-ng-1.42/bin/vng
 VM_KERNEL ?= $(firstword $(wildcard $(CACHE)/linux-6.12/boot/vmlinuz-*))
@@ -231,7 +239,7 @@ test-oldest-kubernetes: $(OLDEST_KUBERNETES) ## Run test-envtest on the API serv
 .PHONY: test-slow
 test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, the previous and the oldest Kubernetes, nodes in the virtual machine, three nodes, the tutorials, the page, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
 	@MAKE="$(MAKE)" hack/parts.sh test-fuzz test-envtest test-corpus test-previous-kubernetes test-oldest-kubernetes test-kernel-node test-mixed-kernels test-nodes test-e2e \
-		test-tutorials test-ui "test-chaos MINUTES=30" "test-lifecycle LIFECYCLE_FLAGS=" test-emulated test-release-published test-release-installed
+		test-tutorials test-ui "test-chaos MINUTES=30" "test-lifecycle LIFECYCLE_FLAGS=" test-emulated test-first-packet test-release-published test-release-installed
 
 .PHONY: test-rbac
 test-rbac: ## Compare the components' permissions with their requests in the audit log of the one-node cluster, after test-e2e (AUDIT_LOG).

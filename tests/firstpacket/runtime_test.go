@@ -32,6 +32,9 @@ import (
 // image is the only image, whose command is tests/cmd/first-packet.
 const image = "test.invalid/first-packet:1"
 
+// parentGroup is the parent of the pods' control groups.
+const parentGroup = "/first-packet"
+
 //go:embed containerd.toml
 var containerdConfig string
 
@@ -56,7 +59,8 @@ func startContainerd(t testing.TB, place *daemontest.Place) *containerd {
 	must.Succeed(t, os.WriteFile(filepath.Join(dir, "containerd.toml"), []byte(config), 0o600))
 	must.Succeed(t, os.MkdirAll(place.Path("/run/cni"), 0o700))
 	must.Succeed(t, os.WriteFile(place.Path("/run/cni/pods.conflist"), []byte(network), 0o600))
-	run(t, place.Command(t.Context(), filepath.Join(binaries, "containerd"), "--config", filepath.Join(dir, "containerd.toml")), "containerd")
+	// The context of the test ends before the pods are removed.
+	run(t, place.Command(context.WithoutCancel(t.Context()), filepath.Join(binaries, "containerd"), "--config", filepath.Join(dir, "containerd.toml")), "containerd")
 	conn, _, err := cri.Dial(place.Path("/run"))
 	for err != nil && t.Context().Err() == nil { // until the socket exists
 		<-time.After(pollInterval)
@@ -71,7 +75,7 @@ func startContainerd(t testing.TB, place *daemontest.Place) *containerd {
 			return err
 		}
 		for _, condition := range status.GetStatus().GetConditions() {
-			if !condition.GetStatus() {
+			if is := condition.GetType(); !condition.GetStatus() && (is == runtimeapi.RuntimeReady || is == runtimeapi.NetworkReady) {
 				return fmt.Errorf("%s: %s", condition.GetType(), condition.GetMessage())
 			}
 		}
@@ -83,8 +87,23 @@ func startContainerd(t testing.TB, place *daemontest.Place) *containerd {
 	if output, err := ctr.CombinedOutput(); err != nil {
 		t.Fatalf("import the image: %v: %s", err, output)
 	}
+	t.Cleanup(func() { removeGroups(t) })
 	t.Cleanup(c.removeAll)
 	return c
+}
+
+// removeGroups removes the control groups of the pods.
+func removeGroups(t testing.TB) {
+	t.Helper()
+	for _, hierarchy := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+		groups, err := filepath.Glob(hierarchy + parentGroup)
+		must.Succeed(t, err)
+		for _, group := range groups {
+			if err := os.Remove(group); err != nil {
+				t.Errorf("remove the pods' control group: %v", err)
+			}
+		}
+	}
 }
 
 // writeImage writes an image with a command as /first-packet to an archive.
@@ -132,7 +151,7 @@ func (c *containerd) newPod(namespace, name, uid string, labels map[string]strin
 	}
 	return &pod{containerd: c, name: name, config: &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Namespace: namespace, Name: name, Uid: uid}, Labels: all, LogDirectory: filepath.Join(c.logs, uid),
-		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/first-packet"},
+		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: parentGroup},
 	}}
 }
 
