@@ -7,6 +7,7 @@ require (
 	github.com/bpfman/bpfman-operator/apis v0.0.0
 	github.com/bpfman/bpfman-operator/internal v0.0.0-00010101000000-000000000000
 	github.com/cilium/ebpf v0.22.0
+	github.com/containerd/ttrpc v1.2.7
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0
 	github.com/google/renameio/v2 v2.0.2
@@ -26,7 +27,6 @@ require (
 
 require (
 	github.com/containerd/log v0.1.0 // indirect
-	github.com/containerd/ttrpc v1.2.7 // indirect
 	github.com/distribution/reference v0.6.0 // indirect
 	github.com/knqyf263/go-plugin v0.9.0 // indirect
 	github.com/opencontainers/runtime-spec v1.3.0 // indirect

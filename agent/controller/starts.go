@@ -231,20 +231,22 @@ func (c *Controller) tellLate(owner program.Owner, of program.Container, late []
 		said = late[i]
 	}
 	cause := shorten.Middle(said.Err.Error(), maxStartCause)
-	reason, text := reasonStartedBefore, fmt.Sprintf("%s on node %s started before program %s was attached: %s", of.Subject(), c.NodeName, said.Function, cause)
+	object, err := c.Cluster.UserObject(owner.Kind, owner.Namespace, owner.Name)
+	known := err == nil // otherwise, it has been deleted
 	if said.Required {
-		reason, text = reasonStartRefused, fmt.Sprintf("%s on node %s doesn't start, because program %s isn't attached: %s", of.Subject(), c.NodeName, said.Function, cause)
-	} else {
-		c.starts.remember(owner.Key, of, late)
-		c.queue.addSince(owner.Key, since{}) // to report it
+		if known {
+			event.Emit(c.Cluster.Events, object, corev1.EventTypeWarning, reasonStartRefused, "Attach",
+				fmt.Sprintf("The %s on node %s doesn't start, because program %s isn't attached: %s", of.Subject(), c.NodeName, said.Function, cause))
+		}
+		return fmt.Errorf("bpfman: program %s of %s isn't attached: %s", said.Function, owner.Key, cause)
 	}
-	if object, err := c.Cluster.UserObject(owner.Kind, owner.Namespace, owner.Name); err == nil {
-		event.Emit(c.Cluster.Events, object, corev1.EventTypeWarning, reason, "Attach", text)
+	c.starts.remember(owner.Key, of, late)
+	c.queue.addSince(owner.Key, since{}) // to report it
+	if known {
+		event.Emit(c.Cluster.Events, object, corev1.EventTypeWarning, reasonStartedBefore, "Attach",
+			fmt.Sprintf("The %s on node %s started before program %s was attached: %s", of.Subject(), c.NodeName, said.Function, cause))
 	}
-	if !said.Required {
-		return nil
-	}
-	return fmt.Errorf("bpfman: program %s of %s isn't attached: %s", said.Function, owner.Key, cause)
+	return nil
 }
 
 // maxStartCause is the maximum length of the reason, in bytes.

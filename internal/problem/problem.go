@@ -39,6 +39,7 @@ func Table() []Section {
 		{"The object in an image", objects},
 		{"Loading", loading},
 		{"Attaching", attaching},
+		{"Starts of pods", starting},
 		{"Policies", policies},
 		{"Node components", components},
 	}
