@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -293,27 +294,30 @@ func (s *starts) note(key program.Key, want *plan.Plan) {
 				continue
 			}
 			if s.lacking != nil {
-				wanted.Notes = append(wanted.Notes, "attached after pods start, although attachment is BeforeStart: "+s.lacking.Error())
+				wanted.Starts = append(wanted.Starts, "attached after pods start, although attachment is BeforeStart: "+s.lacking.Error())
 			}
-			var late []string
+			wanted.Starts = append(wanted.Starts, s.lateOf(key, wanted)...)
 			for _, point := range wanted.Points {
-				if text, is := s.late[key][lateStart{wanted.Function(), point.In}]; is && !slices.Contains(late, text) {
-					late = append(late, text)
-				}
 				there[point.In] = true
 			}
-			wanted.Notes = append(wanted.Notes, few(late)...)
 			known = known && wanted.Problem == nil
 		}
 	}
-	for l := range s.late[key] {
-		if known && !there[l.in] {
-			delete(s.late[key], l)
-		}
-	}
+	maps.DeleteFunc(s.late[key], func(l lateStart, _ string) bool { return known && !there[l.in] })
 	if len(s.late[key]) == 0 {
 		delete(s.late, key)
 	}
+}
+
+// lateOf returns what is said about the pods and containers that have started without a program.
+func (s *starts) lateOf(key program.Key, wanted *plan.Program) []string {
+	var late []string
+	for _, point := range wanted.Points {
+		if text, is := s.late[key][lateStart{wanted.Function(), point.In}]; is && !slices.Contains(late, text) {
+			late = append(late, text)
+		}
+	}
+	return few(late)
 }
 
 // few returns the first texts, and how many there are more.

@@ -364,6 +364,7 @@ func loadedConditions(owner program.Owner, wanted plan.Program, failed []error, 
 		loaded = wanted.Idle.Condition()
 		messages = []string{loaded.Message}
 	}
+	messages = append(messages, wanted.Starts...)
 	if verdict == v1alpha1.VerdictWarned {
 		messages = append(messages, "mode enforce would deny it: "+said)
 	}

@@ -47,8 +47,8 @@ func (n *node) send(pod *pod, number int) error {
 // Packets that an init container sends first thing are counted, from the first one on.
 func TestFirstPacket(t *testing.T) {
 	n := startNode(t)
-	n.startAgent()
 	n.create(counter(t, "first", selector("web", "")))
+	n.startAgent() // it finds kinds that have objects
 	n.loaded("first")
 	for number := range 5 {
 		web := n.newPod("default", fmt.Sprint("web-", number), fmt.Sprint("uid-", number), map[string]string{"app": "web"})

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -145,27 +146,34 @@ func counter(t testing.TB, name string, selector *v1alpha1.ContainerSelector) *v
 	return o
 }
 
-// connected waits until the program is loaded, and the agent knows of starts: its report says otherwise.
+// report returns the report about the program of an object.
+func (n *node) report(ctx context.Context, name string) (*v1alpha1.BpfProgram, error) {
+	var list v1alpha1.BpfProgramList
+	if err := n.client.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if p := &list.Items[i]; p.OwnerReferences[0].Name == name && len(p.Status.Conditions) > 0 {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("no report about %s", name)
+}
+
+// loaded waits until the program of an object is loaded, and the agent is connected to containerd's NRI: otherwise, the
+// report says so.
 func (n *node) loaded(name string) {
 	n.t.Helper()
 	within(n.t, "the program to be loaded", func(ctx context.Context) error {
-		var list v1alpha1.BpfProgramList
-		if err := n.client.List(ctx, &list); err != nil {
+		p, err := n.report(ctx, name)
+		if err != nil {
 			return err
 		}
-		for _, p := range list.Items {
-			if p.OwnerReferences[0].Name == name && p.Status.ProgramID != 0 && n.registered() {
-				return nil
-			}
+		if said := p.Status.Conditions[0].Message; p.Status.ProgramID == 0 || strings.Contains(said, "attached after pods start") {
+			return fmt.Errorf("program %d: %s", p.Status.ProgramID, said)
 		}
-		return fmt.Errorf("%d reports", len(list.Items))
+		return nil
 	})
-}
-
-// registered reports whether the agent is connected to containerd's NRI.
-func (n *node) registered() bool {
-	output, err := exec.CommandContext(n.t.Context(), "grep", "-c", "/run/nri/nri.sock", fmt.Sprintf("/proc/%d/net/unix", n.PID)).CombinedOutput()
-	return err == nil && len(output) > 0 && string(bytes.TrimSpace(output)) != "1"
 }
 
 // numbers returns the map of the program of an object with a name.
