@@ -14,13 +14,18 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/event"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
 // startLimit is how long the start of a pod or container waits for its programs. Container runtimes disconnect a plugin that
@@ -128,6 +133,9 @@ func (c *Controller) watchStarts(ctx context.Context) {
 	if c.WatchStarts == nil {
 		return
 	}
+	if err := wait.PollUntilContextCancel(ctx, startsPoll, true, c.knowsStarts); err != nil {
+		return // the agent stops
+	}
 	c.WatchStarts(ctx, program.Starts{
 		Starting: c.starting,
 		Ended: func(ctx context.Context, id string) {
@@ -142,6 +150,25 @@ func (c *Controller) watchStarts(ctx context.Context) {
 	})
 }
 
+// startsPoll is the interval of checks whether the agent knows which starts concern it.
+const startsPoll = 100 * time.Millisecond
+
+// knowsStarts reports whether all objects are known, and what their plans need of the API server.
+func (c *Controller) knowsStarts(ctx context.Context) (bool, error) {
+	for _, kind := range v1alpha1.UserKinds {
+		err := c.Cluster.Kinds.CheckReadable(kind.GroupVersionKind())
+		unread := (*kinds.UnreadError)(nil)
+		if errors.As(err, &unread) && !unread.Unused && !apierrors.IsNotFound(unread.Err) && !apierrors.IsForbidden(unread.Err) {
+			return false, nil
+		}
+	}
+	if !c.anyOwner(ctx, program.Owner.PrecedesAny) {
+		return true, nil
+	}
+	c.Cluster.Kinds.Open(cluster.PodKind)
+	return c.Cluster.Kinds.CheckReadable(cluster.PodKind) == nil, nil
+}
+
 // startsReported records whether the container runtime reports starts, and has it reported for the owners that need it.
 func (c *Controller) startsReported(ctx context.Context, err error) {
 	c.starts.mu.Lock()
@@ -149,6 +176,12 @@ func (c *Controller) startsReported(ctx context.Context, err error) {
 	c.starts.lacking = err
 	c.starts.mu.Unlock()
 	if (was == nil) != (err == nil) || err != nil && was.Error() != err.Error() {
+		log := logr.FromContextOrDiscard(ctx)
+		if err == nil {
+			log.Info("The container runtime reports starts of pods")
+		} else {
+			log.Error(err, "Programs are attached after pods start; retrying")
+		}
 		c.enqueue(ctx, program.Owner.PrecedesAny, since{})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -83,6 +85,7 @@ type node struct {
 	client client.Client
 	config string // the agent's kubeconfig
 	dir    string
+	server *proxy // to the API server, for the agent
 	agent  *exec.Cmd
 }
 
@@ -90,7 +93,12 @@ type node struct {
 func startNode(t testing.TB) *node {
 	t.Helper()
 	config := envtest.Config(t)
-	n := &node{t: t, client: envtest.Client(t, config), config: envtest.Kubeconfig(t), dir: t.TempDir(), Real: daemontest.Start(t)}
+	n := &node{t: t, client: envtest.Client(t, config), dir: t.TempDir()}
+	var through *rest.Config
+	n.server, through = newProxy(t, config)
+	n.config = envtest.KubeconfigOf(t, through)
+	// The daemon finds its helper for uprobes in containers, bpfman-ns, beside the agent.
+	n.Real = daemontest.Start(t, "PATH="+filepath.Dir(binary(t, agentVariable))+":"+os.Getenv("PATH"))
 	n.showProcesses()
 	n.containerd = startContainerd(t, n.Place)
 	must.Succeed(t, client.IgnoreAlreadyExists(n.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})))
@@ -113,18 +121,24 @@ func (n *node) showProcesses() {
 // startAgent starts the agent, which uses the API server over this machine's network.
 func (n *node) startAgent() {
 	n.t.Helper()
-	agent := n.Place.InMounts(n.t.Context(), binary(n.t, agentVariable), "--kubeconfig="+n.config, "--daemon-socket="+n.Socket, "--runtime-dir=/run",
+	agent := n.Place.InMounts(context.WithoutCancel(n.t.Context()), binary(n.t, agentVariable), "--kubeconfig="+n.config, "--daemon-socket="+n.Socket, "--runtime-dir=/run",
 		"--host-proc=/proc", "--bytecode-dir="+n.dir, "--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:0", "--namespace=bpfman",
 		"--uprobe-namespaces=*", "--nri-socket=/run/nri/nri.sock")
 	agent.Env = append(os.Environ(), "KUBE_NODE_NAME="+nodeName, "GO_LOG=debug")
 	n.agent = run(n.t, agent, "the agent")
+	within(n.t, "containerd to call the agent", func(context.Context) error {
+		if log := must.Read(n.t, n.agent.Stdout.(*os.File).Name()); !bytes.Contains(log, []byte("The container runtime reports starts")) { //nolint:errcheck // see run
+			return errors.New("the agent isn't connected yet")
+		}
+		return nil
+	})
 }
 
 // create creates an object, which is deleted when the test ends.
 func (n *node) create(o client.Object) {
 	n.t.Helper()
 	must.Succeed(n.t, n.client.Create(n.t.Context(), o))
-	n.t.Cleanup(func() { _ = n.client.Delete(context.Background(), o) })
+	n.t.Cleanup(func() { _ = n.client.Delete(context.Background(), o, client.GracePeriodSeconds(0)) })
 }
 
 // selector selects pods with a label, before their start.
@@ -160,8 +174,7 @@ func (n *node) report(ctx context.Context, name string) (*v1alpha1.BpfProgram, e
 	return nil, fmt.Errorf("no report about %s", name)
 }
 
-// loaded waits until the program of an object is loaded, and the agent is connected to containerd's NRI: otherwise, the
-// report says so.
+// loaded waits until the program of an object is loaded, and its report doesn't say that starts aren't reported.
 func (n *node) loaded(name string) {
 	n.t.Helper()
 	within(n.t, "the program to be loaded", func(ctx context.Context) error {
@@ -176,22 +189,22 @@ func (n *node) loaded(name string) {
 	})
 }
 
-// numbers returns the map of the program of an object with a name.
-func (n *node) numbers(name string) *ebpf.Map {
+// mapOf returns a map of the program of an object.
+func (n *node) mapOf(object, name string) *ebpf.Map {
 	n.t.Helper()
-	list, err := n.Client.List(n.t.Context(), &gobpfman.ListRequest{MatchMetadata: map[string]string{v1alpha1.MetadataProgramName: name}})
+	list, err := n.Client.List(n.t.Context(), &gobpfman.ListRequest{MatchMetadata: map[string]string{v1alpha1.MetadataProgramName: object}})
 	must.Succeed(n.t, err)
 	for _, p := range list.GetResults() {
 		for _, id := range p.GetKernelInfo().GetMapIds() {
 			m, err := ebpf.NewMapFromID(ebpf.MapID(id))
 			must.Succeed(n.t, err)
-			if info, err := m.Info(); err == nil && info.Name == "numbers" {
+			if info, err := m.Info(); err == nil && info.Name == name {
 				n.t.Cleanup(func() { _ = m.Close() })
 				return m
 			}
 		}
 	}
-	n.t.Fatalf("the daemon has no map of %s", name)
+	n.t.Fatalf("the daemon has no map %s of %s", name, object)
 	return nil
 }
 

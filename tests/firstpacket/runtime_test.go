@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bpfman/bpfman-operator/internal/cri"
@@ -151,7 +152,7 @@ func (c *containerd) newPod(namespace, name, uid string, labels map[string]strin
 	}
 	return &pod{containerd: c, name: name, config: &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Namespace: namespace, Name: name, Uid: uid}, Labels: all, LogDirectory: filepath.Join(c.logs, uid),
-		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: parentGroup},
+		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: parentGroup, SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{}}},
 	}}
 }
 
@@ -195,19 +196,26 @@ func (p *pod) ended(ctx context.Context, id string) error {
 
 // removeAll removes all pods.
 func (c *containerd) removeAll() {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	const atATime = 16
+	ctx, cancel := context.WithTimeout(context.Background(), 4*timeout)
 	defer cancel()
 	list, err := c.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
 		c.t.Errorf("list the pods that are left: %v", err)
 	}
+	var group errgroup.Group
+	group.SetLimit(atATime)
 	for _, s := range list.GetItems() {
-		if _, err := c.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
-			c.t.Errorf("stop a pod that is left: %v", err)
-		}
-		if _, err := c.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
-			c.t.Errorf("remove a pod that is left: %v", err)
-		}
+		group.Go(func() error {
+			_, err := c.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.GetId()})
+			if err == nil {
+				_, err = c.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.GetId()})
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		c.t.Errorf("remove a pod that is left: %v", err)
 	}
 }
 
@@ -216,7 +224,7 @@ func run(t testing.TB, command *exec.Cmd, what string) *exec.Cmd {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), what+".log"))
 	must.Succeed(t, err)
-	command.Stdout, command.Stderr = log, log
+	command.Stdout, command.Stderr = log, log // see startAgent
 	must.Succeed(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Kill() // an error means that it has ended
