@@ -58,9 +58,9 @@ func runPlugin(ctx context.Context, socket string, starts program.Starts) error 
 	}
 	defer conn.Close()
 	registered := make(chan struct{})
-	p := &plugin{ctx: ctx, starts: starts, registered: registered}
+	p := &plugin{logr.FromContextOrDiscard(ctx), starts, registered}
 	runtime, err := stub.New(p, stub.WithConnection(conn), stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex),
-		stub.WithLogger(nriLog{logr.FromContextOrDiscard(ctx)}), stub.WithOnClose(cancel))
+		stub.WithLogger(nriLog{p.log}), stub.WithOnClose(cancel))
 	if err != nil {
 		return fmt.Errorf("register with the container runtime: %w", err)
 	}
@@ -84,15 +84,15 @@ func runPlugin(ctx context.Context, socket string, starts program.Starts) error 
 	}
 }
 
-// plugin handles the events of NRI. The contexts of the calls have the runtime's deadline.
+// plugin handles the events of NRI. The contexts of the calls have the runtime's deadline, and not the log.
 type plugin struct {
-	ctx        context.Context //nolint:containedctx // with the log
+	log        logr.Logger
 	starts     program.Starts
 	registered chan struct{}
 }
 
 // Synchronize is called once, with everything that exists.
-func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	ids := make([]string, 0, len(pods)+len(containers))
 	for _, pod := range pods {
 		ids = append(ids, pod.GetId())
@@ -100,8 +100,9 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	for _, c := range containers {
 		ids = append(ids, c.GetId())
 	}
-	p.starts.Existing(p.ctx, ids)
-	p.starts.Connected(p.ctx, nil)
+	ctx = logr.NewContext(ctx, p.log)
+	p.starts.Existing(ctx, ids)
+	p.starts.Connected(ctx, nil)
 	close(p.registered)
 	return nil, nil
 }
@@ -117,36 +118,36 @@ func (p *plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api
 }
 
 func (p *plugin) starting(ctx context.Context, of program.Container) error {
-	answer := p.ctx
+	ctx = logr.NewContext(ctx, p.log)
 	if end, limited := ctx.Deadline(); limited {
 		var cancel func()
-		answer, cancel = context.WithDeadline(p.ctx, end.Add(-margin))
+		ctx, cancel = context.WithDeadline(ctx, end.Add(-margin))
 		defer cancel()
 	}
-	return p.starts.Starting(answer, of)
+	return p.starts.Starting(ctx, of)
 }
 
 // StopPodSandbox is called before a sandbox ends.
-func (p *plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	p.starts.Ended(p.ctx, pod.GetId())
+func (p *plugin) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	p.starts.Ended(logr.NewContext(ctx, p.log), pod.GetId())
 	return nil
 }
 
 // RemovePodSandbox is called after a sandbox has ended, also if it was never ready.
-func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	p.starts.Ended(p.ctx, pod.GetId())
+func (p *plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	p.starts.Ended(logr.NewContext(ctx, p.log), pod.GetId())
 	return nil
 }
 
 // StopContainer is called when a container ends.
-func (p *plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
-	p.starts.Ended(p.ctx, c.GetId())
+func (p *plugin) StopContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	p.starts.Ended(logr.NewContext(ctx, p.log), c.GetId())
 	return nil, nil
 }
 
 // RemoveContainer is called after a container has ended, also if it never started.
-func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	p.starts.Ended(p.ctx, c.GetId())
+func (p *plugin) RemoveContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) error {
+	p.starts.Ended(logr.NewContext(ctx, p.log), c.GetId())
 	return nil
 }
 

@@ -31,13 +31,13 @@ import (
 const packets = 16
 
 // missing returns which numbers of a pod's packets the map lacks.
-func missing(t testing.TB, numbers *ebpf.Map, pod int) []uint32 {
-	t.Helper()
+func missing(tb testing.TB, numbers *ebpf.Map, pod int) []uint32 {
+	tb.Helper()
 	var lacks []uint32
 	for i := range packets {
 		number := uint32(pod*packets + i)
 		var count uint64
-		must.Succeed(t, numbers.Lookup(number, &count))
+		must.Succeed(tb, numbers.Lookup(number, &count))
 		if count != 1 {
 			lacks = append(lacks, number)
 		}

@@ -23,7 +23,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/go-logr/logr"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,20 +59,20 @@ func TestMain(m *testing.M) {
 }
 
 // binary returns the path of a command. It skips the test if there is none.
-func binary(t testing.TB, variable string) string {
-	t.Helper()
+func binary(tb testing.TB, variable string) string {
+	tb.Helper()
 	path := os.Getenv(variable)
 	if path == "" {
-		prerequisite.Missing(t, variable+" isn't set: run `make test-first-packet`", prerequisite.Commands)
+		prerequisite.Missing(tb, variable+" isn't set: run `make test-first-packet`", prerequisite.Commands)
 	}
 	return path
 }
 
 // within waits until a check succeeds.
-func within(t testing.TB, what string, check func(context.Context) error) {
-	t.Helper()
-	if err := eventually.Succeeds(t.Context(), timeout, pollInterval, check); err != nil {
-		t.Fatalf("%s: %v", what, err)
+func within(tb testing.TB, what string, check func(context.Context) error) {
+	tb.Helper()
+	if err := eventually.Succeeds(tb.Context(), timeout, pollInterval, check); err != nil {
+		tb.Fatalf("%s: %v", what, err)
 	}
 }
 
@@ -90,18 +90,18 @@ type node struct {
 }
 
 // startNode starts a node without an agent.
-func startNode(t testing.TB) *node {
-	t.Helper()
-	config := envtest.Config(t)
-	n := &node{t: t, client: envtest.Client(t, config), dir: t.TempDir()}
+func startNode(tb testing.TB) *node {
+	tb.Helper()
+	config := envtest.Config(tb)
+	n := &node{t: tb, client: envtest.Client(tb, config), dir: tb.TempDir()}
 	var through *rest.Config
-	n.server, through = newProxy(t, config)
-	n.config = envtest.KubeconfigOf(t, through)
+	n.server, through = newProxy(tb, config)
+	n.config = envtest.KubeconfigOf(tb, through)
 	// The daemon finds its helper for uprobes in containers, bpfman-ns, beside the agent.
-	n.Real = daemontest.Start(t, "PATH="+filepath.Dir(binary(t, agentVariable))+":"+os.Getenv("PATH"))
+	n.Real = daemontest.Start(tb, "PATH="+filepath.Dir(binary(tb, agentVariable))+":"+os.Getenv("PATH"))
 	n.showProcesses()
-	n.containerd = startContainerd(t, n.Place)
-	must.Succeed(t, client.IgnoreAlreadyExists(n.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})))
+	n.containerd = startContainerd(tb, n.Place)
+	must.Succeed(tb, client.IgnoreAlreadyExists(n.client.Create(tb.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})))
 	return n
 }
 
@@ -149,10 +149,10 @@ func selector(app string, policy v1alpha1.StartFailurePolicy) *v1alpha1.Containe
 }
 
 // counter returns a program that counts the numbered packets of pods.
-func counter(t testing.TB, name string, selector *v1alpha1.ContainerSelector) *v1alpha1.TcxProgram {
-	t.Helper()
+func counter(tb testing.TB, name string, selector *v1alpha1.ContainerSelector) *v1alpha1.TcxProgram {
+	tb.Helper()
 	object, err := filepath.Abs("../../bin/bytecode/first_packets.o")
-	must.Succeed(t, err)
+	must.Succeed(tb, err)
 	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	o.Spec.BpfFunctionName, o.Spec.Direction, o.Spec.Priority = "first_packets", "egress", 500
 	o.Spec.InterfaceSelector.Interfaces = &[]string{"eth0"}

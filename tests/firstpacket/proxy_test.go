@@ -27,27 +27,27 @@ type proxy struct {
 }
 
 // newProxy returns a proxy, and a configuration of clients that use it.
-func newProxy(t testing.TB, config *rest.Config) (*proxy, *rest.Config) {
-	t.Helper()
+func newProxy(tb testing.TB, config *rest.Config) (*proxy, *rest.Config) {
+	tb.Helper()
 	server, _, err := rest.DefaultServerUrlFor(config)
-	must.Succeed(t, err)
+	must.Succeed(tb, err)
 	p := &proxy{address: "127.0.0.1:0", server: server.Host}
-	p.back(t)
-	t.Cleanup(p.away)
+	p.back(tb)
+	tb.Cleanup(p.away)
 	through := rest.CopyConfig(config)
 	through.Host = "https://" + p.address
 	return p, through
 }
 
 // back has the proxy forward connections.
-func (p *proxy) back(t testing.TB) {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", p.address)
-	must.Succeed(t, err)
+func (p *proxy) back(tb testing.TB) {
+	tb.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", p.address)
+	must.Succeed(tb, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.listener, p.address = listener, listener.Addr().String()
-	go p.serve(context.WithoutCancel(t.Context()), listener)
+	go p.serve(context.WithoutCancel(tb.Context()), listener)
 }
 
 func (p *proxy) serve(ctx context.Context, listener net.Listener) {

@@ -9,6 +9,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -51,26 +52,26 @@ type containerd struct {
 }
 
 // startContainerd starts containerd in a place, with an image of the command.
-func startContainerd(t testing.TB, place *daemontest.Place) *containerd {
-	t.Helper()
-	dir := t.TempDir()
-	c := &containerd{t: t, logs: filepath.Join(dir, "logs")}
-	binaries := filepath.Dir(binary(t, containerdVariable))
+func startContainerd(tb testing.TB, place *daemontest.Place) *containerd {
+	tb.Helper()
+	dir := tb.TempDir()
+	c := &containerd{t: tb, logs: filepath.Join(dir, "logs")}
+	binaries := filepath.Dir(binary(tb, containerdVariable))
 	config := strings.ReplaceAll(containerdConfig, "SHIM", filepath.Join(binaries, "containerd-shim-runc-v2"))
-	must.Succeed(t, os.WriteFile(filepath.Join(dir, "containerd.toml"), []byte(config), 0o600))
-	must.Succeed(t, os.MkdirAll(place.Path("/run/cni"), 0o700))
-	must.Succeed(t, os.WriteFile(place.Path("/run/cni/pods.conflist"), []byte(network), 0o600))
+	must.Succeed(tb, os.WriteFile(filepath.Join(dir, "containerd.toml"), []byte(config), 0o600))
+	must.Succeed(tb, os.MkdirAll(place.Path("/run/cni"), 0o700))
+	must.Succeed(tb, os.WriteFile(place.Path("/run/cni/pods.conflist"), []byte(network), 0o600))
 	// The context of the test ends before the pods are removed.
-	run(t, place.Command(context.WithoutCancel(t.Context()), filepath.Join(binaries, "containerd"), "--config", filepath.Join(dir, "containerd.toml")), "containerd")
+	run(tb, place.Command(context.WithoutCancel(tb.Context()), filepath.Join(binaries, "containerd"), "--config", filepath.Join(dir, "containerd.toml")), "containerd")
 	conn, _, err := cri.Dial(place.Path("/run"))
-	for err != nil && t.Context().Err() == nil { // until the socket exists
+	for err != nil && tb.Context().Err() == nil { // until the socket exists
 		<-time.After(pollInterval)
 		conn, _, err = cri.Dial(place.Path("/run"))
 	}
-	must.Succeed(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
+	must.Succeed(tb, err)
+	tb.Cleanup(func() { _ = conn.Close() })
 	c.runtime = runtimeapi.NewRuntimeServiceClient(conn)
-	within(t, "containerd to be ready", func(ctx context.Context) error {
+	within(tb, "containerd to be ready", func(ctx context.Context) error {
 		status, err := c.runtime.Status(ctx, &runtimeapi.StatusRequest{})
 		if err != nil {
 			return err
@@ -83,25 +84,25 @@ func startContainerd(t testing.TB, place *daemontest.Place) *containerd {
 		return nil
 	})
 	archive := filepath.Join(dir, "image.tar")
-	must.Succeed(t, writeImage(archive, binary(t, commandVariable)))
-	ctr := place.Command(t.Context(), "ctr", "--namespace=k8s.io", "images", "import", archive)
+	must.Succeed(tb, writeImage(archive, binary(tb, commandVariable)))
+	ctr := place.Command(tb.Context(), "ctr", "--namespace=k8s.io", "images", "import", archive)
 	if output, err := ctr.CombinedOutput(); err != nil {
-		t.Fatalf("import the image: %v: %s", err, output)
+		tb.Fatalf("import the image: %v: %s", err, output)
 	}
-	t.Cleanup(func() { removeGroups(t) })
-	t.Cleanup(c.removeAll)
+	tb.Cleanup(func() { removeGroups(tb) })
+	tb.Cleanup(c.removeAll)
 	return c
 }
 
 // removeGroups removes the control groups of the pods.
-func removeGroups(t testing.TB) {
-	t.Helper()
+func removeGroups(tb testing.TB) {
+	tb.Helper()
 	for _, hierarchy := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
 		groups, err := filepath.Glob(hierarchy + parentGroup)
-		must.Succeed(t, err)
+		must.Succeed(tb, err)
 		for _, group := range groups {
 			if err := os.Remove(group); err != nil {
-				t.Errorf("remove the pods' control group: %v", err)
+				tb.Errorf("remove the pods' control group: %v", err)
 			}
 		}
 	}
@@ -147,9 +148,7 @@ type pod struct {
 // newPod returns a pod that doesn't run yet.
 func (c *containerd) newPod(namespace, name, uid string, labels map[string]string) *pod {
 	all := map[string]string{cri.PodNamespaceLabel: namespace, cri.PodNameLabel: name, cri.PodUIDLabel: uid}
-	for key, value := range labels {
-		all[key] = value
-	}
+	maps.Copy(all, labels)
 	return &pod{containerd: c, name: name, config: &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Namespace: namespace, Name: name, Uid: uid}, Labels: all, LogDirectory: filepath.Join(c.logs, uid),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: parentGroup, SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{}}},
@@ -220,19 +219,19 @@ func (c *containerd) removeAll() {
 }
 
 // run starts a command until the test ends, and shows the end of its output if the test fails. It returns the command.
-func run(t testing.TB, command *exec.Cmd, what string) *exec.Cmd {
-	t.Helper()
-	log, err := os.Create(filepath.Join(t.TempDir(), what+".log"))
-	must.Succeed(t, err)
+func run(tb testing.TB, command *exec.Cmd, what string) *exec.Cmd {
+	tb.Helper()
+	log, err := os.Create(filepath.Join(tb.TempDir(), what+".log"))
+	must.Succeed(tb, err)
 	command.Stdout, command.Stderr = log, log // see startAgent
-	must.Succeed(t, command.Start())
-	t.Cleanup(func() {
+	must.Succeed(tb, command.Start())
+	tb.Cleanup(func() {
 		_ = command.Process.Kill() // an error means that it has ended
 		_ = command.Wait()
 		_ = log.Close()
 		const tail = 16384
-		if text := must.Read(t, log.Name()); t.Failed() {
-			t.Logf("the end of the output of %s:\n%s", what, text[max(0, len(text)-tail):])
+		if text := must.Read(tb, log.Name()); tb.Failed() {
+			tb.Logf("the end of the output of %s:\n%s", what, text[max(0, len(text)-tail):])
 		}
 	})
 	return command
