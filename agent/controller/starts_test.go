@@ -40,7 +40,7 @@ func startWith(t *testing.T, objects ...string) (*host, *apiServer, func()) {
 	return h, server, stop
 }
 
-// A pod's programs are attached when the call of the container runtime returns, also while the API server doesn't respond.
+// A pod's programs are attached when the call of the container runtime returns, even while the API server doesn't respond.
 // What the API server doesn't have stays attached until the runtime says that it has ended.
 func TestProgramsPrecedeTheStartOfPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

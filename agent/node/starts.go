@@ -133,7 +133,7 @@ func (p *plugin) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error 
 	return nil
 }
 
-// RemovePodSandbox is called after a sandbox has ended, also if it was never ready.
+// RemovePodSandbox is called after a sandbox has ended, even if it was never ready.
 func (p *plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	p.starts.Ended(logr.NewContext(ctx, p.log), pod.GetId())
 	return nil
@@ -145,7 +145,7 @@ func (p *plugin) StopContainer(ctx context.Context, _ *api.PodSandbox, c *api.Co
 	return nil, nil
 }
 
-// RemoveContainer is called after a container has ended, also if it never started.
+// RemoveContainer is called after a container has ended, even if it never started.
 func (p *plugin) RemoveContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) error {
 	p.starts.Ended(logr.NewContext(ctx, p.log), c.GetId())
 	return nil

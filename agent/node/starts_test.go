@@ -80,7 +80,7 @@ func (r *nriRuntime) configure(t *testing.T) api.EventMask {
 	return api.EventMask(answer.GetEvents())
 }
 
-// The agent is told of starts and ends, and of nothing with which it could change a container. Its answer is in time, and it
+// The container runtime calls the agent for starts and ends, and for nothing with which it could change a container. Its answer is in time, and it
 // connects again.
 func TestPlugin(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")

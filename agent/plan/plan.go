@@ -145,7 +145,7 @@ type Program struct {
 	Idle v1alpha1.BpfProgramConditionType
 	// Notes are what users should know although the program works.
 	Notes []string
-	// Starts are what users should know about the starts of pods, also while there is nothing to attach to.
+	// Starts are what users should know about the starts of pods, even while there is nothing to attach to.
 	Starts []string
 	// Policies contains the verdicts of policies on attach points.
 	Policies []v1alpha1.BpfProgramPolicy

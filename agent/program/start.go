@@ -17,7 +17,7 @@ type Starts struct {
 	// before its first process runs. What the runtime reports is still missing in its lists then. The start waits for the
 	// call, until the deadline of ctx. An error refuses the start.
 	Starting func(ctx context.Context, of Container) error
-	// Ended is called with the ID of a sandbox or container that has ended, also if its start was refused.
+	// Ended is called with the ID of a sandbox or container that has ended, even if its start was refused.
 	Ended func(ctx context.Context, id string)
 	// Existing is called with the IDs of all sandboxes and containers, when the runtime begins to report starts.
 	Existing func(ctx context.Context, ids []string)
