@@ -48,6 +48,8 @@ var updates = map[string]update{
 	"containers.namespace":      {`{"containers":{"namespace":"updates-two"}}`, inPlace},
 	"containers.pods":           {`{"containers":{"pods":{"matchLabels":{"app":"db"}}}}`, inPlace},
 	"containers.containernames": {`{"containers":{"containernames":["b"]}}`, inPlace},
+	"containers.attachment":     {`{"containers":{"attachment":"BeforeStart"}}`, nothing},
+	"containers.failurePolicy":  {`{"containers":{"attachment":"BeforeStart","failurePolicy":"Fail"}}`, nothing},
 
 	"func_name": {`{"func_name":"other"}`, inPlace},
 	"offset":    {`{"offset":8}`, inPlace},
@@ -79,6 +81,8 @@ var updates = map[string]update{
 	"links.interfaceSelector.interfacesDiscoveryConfig.excludeInterfaces":      {`{"interfaceSelector":{"interfaces":null,"interfacesDiscoveryConfig":{"interfaceAutoDiscovery":true,"excludeInterfaces":["eth1"]}}}`, inPlace},
 	"links.networkNamespaces.namespace":                                        {`{"networkNamespaces":{"namespace":"updates-two"}}`, inPlace},
 	"links.networkNamespaces.pods":                                             {`{"networkNamespaces":{"pods":{"matchLabels":{"app":"db"}}}}`, inPlace},
+	"links.networkNamespaces.attachment":                                       {`{"networkNamespaces":{"attachment":"BeforeStart"}}`, nothing},
+	"links.networkNamespaces.failurePolicy":                                    {`{"networkNamespaces":{"attachment":"BeforeStart","failurePolicy":"Fail"}}`, nothing},
 	"links.priority":                                                           {`{"priority":51}`, inPlace},
 	"links.proceedOn":                                                          {`{"proceedOn":["ReDirect"]}`, inPlace},
 	"links.direction":                                                          {`{"direction":"Egress"}`, inPlace},
@@ -88,6 +92,8 @@ var updates = map[string]update{
 	"links.pid":                                                                {`{"pid":7}`, inPlace},
 	"links.containers.namespace":                                               {`{"containers":{"namespace":"updates-two"}}`, inPlace},
 	"links.containers.pods":                                                    {`{"containers":{"pods":{"matchLabels":{"app":"db"}}}}`, inPlace},
+	"links.containers.attachment":                                              {`{"containers":{"attachment":"BeforeStart"}}`, nothing},
+	"links.containers.failurePolicy":                                           {`{"containers":{"attachment":"BeforeStart","failurePolicy":"Fail"}}`, nothing},
 	"links.containers.containerNames":                                          {`{"containers":{"containerNames":["b"]}}`, inPlace},
 	"links.name":                                                               {`{"name":"bus/other"}`, inPlace},
 	"links.mode":                                                               {``, inPlace}, // one link less

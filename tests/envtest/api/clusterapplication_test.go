@@ -56,6 +56,8 @@ var (
 		{links("xdp", `{"interfaceSelector":{"interfaces":["eth0"]},"proceedOn":["pass"]}`), `links[0].proceedOn[0]: Unsupported value`},
 		{links("xdp", `{"interfaceSelector":{"interfaces":["eth0"]},"proceedOn":["Aborted","Drop","Pass","TX","ReDirect","DispatcherReturn","Pass"]}`), ``},
 		{links("xdp", `{"interfaceSelector":{"interfaces":["eth0"]},"networkNamespaces":{}}`), `networkNamespaces.pods: Required value`},
+		{links("xdp", `{"interfaceSelector":{"interfaces":["eth0"]},"networkNamespaces":{"pods":{},"attachment":"BeforeStart","failurePolicy":"Ignore"}}`), ``},
+		{links("xdp", `{"interfaceSelector":{"interfaces":["eth0"]},"networkNamespaces":{"pods":{},"failurePolicy":"Fail"}}`), `failurePolicy needs attachment: BeforeStart`},
 		{links("xdp", `{"interfaceSelector":{"interfacesDiscoveryConfig":{"interfaceAutoDiscovery":true,"allowedInterfaces":["/^eth/"]}},"networkNamespaces":{"pods":{}}}`), ``},
 		{links("tc", `{"interfaceSelector":{"interfaces":["eth0"]}}`), `links[0].direction: Required value`},
 		{links("tc", `{"interfaceSelector":{"interfaces":["eth0"]},"direction":"Up"}`), `links[0].direction: Unsupported value`},

@@ -71,6 +71,9 @@ var beside = map[string]string{
 	"interfacesDiscoveryConfig": `{"interfaceAutoDiscovery":true}`,
 }
 
+// needed contains what the API server requires beside some fields.
+var needed = map[string]string{"failurePolicy": `{"attachment":"BeforeStart"}`}
+
 // siblings returns what is beside.
 func siblings(t *testing.T, parent string) map[string]any {
 	t.Helper()
@@ -91,6 +94,9 @@ func set(t *testing.T, content map[string]any, path []string, value any, alone i
 	switch {
 	case len(rest) == 0:
 		content[name] = value
+		if text, ok := needed[name]; ok {
+			maps.Copy(content, decode(t, text))
+		}
 	case rest[0] == "[]":
 		items, _ := child.([]any)
 		item := siblings(t, name)

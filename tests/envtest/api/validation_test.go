@@ -104,12 +104,22 @@ var (
 		{`{"containers":{"pods":{}}}`, ``},
 		{`{"containers":{"namespace":"acme","pods":{"matchLabels":{"app":"nginx"}},"containernames":["nginx"]}}`, ``},
 		{`{"containers":{"pods":{},"containernames":[]}}`, ``},
+		{`{"containers":{"pods":{},"attachment":"BeforeStart"}}`, ``},
+		{`{"containers":{"pods":{},"attachment":"BeforeStart","failurePolicy":"Fail"}}`, ``},
+		{`{"containers":{"pods":{},"attachment":"Never"}}`, `spec.containers.attachment: Unsupported value`},
+		{`{"containers":{"pods":{},"attachment":"BeforeStart","failurePolicy":"fail"}}`, `spec.containers.failurePolicy: Unsupported value`},
+		{`{"containers":{"pods":{},"failurePolicy":"Fail"}}`, `failurePolicy needs attachment: BeforeStart`},
 	}
 	nsContainerRules = []validation{
 		{`{"containers":null}`, `spec.containers: Required value`},
 		{`{"containers":{"pods":null}}`, `spec.containers.pods: Required value`},
 		{`{"containers":{"pods":{"matchLabels":{"app":"nginx"}},"containernames":["nginx"]}}`, ``},
 		{`{"containers":{"containernames":[]}}`, ``},
+		{`{"containers":{"pods":{},"attachment":"BeforeStart"}}`, ``},
+		{`{"containers":{"pods":{},"attachment":"BeforeStart","failurePolicy":"Fail"}}`, ``},
+		{`{"containers":{"pods":{},"attachment":"Never"}}`, `spec.containers.attachment: Unsupported value`},
+		{`{"containers":{"pods":{},"attachment":"BeforeStart","failurePolicy":"fail"}}`, `spec.containers.failurePolicy: Unsupported value`},
+		{`{"containers":{"pods":{},"failurePolicy":"Fail"}}`, `failurePolicy needs attachment: BeforeStart`},
 	}
 	functionRules = []validation{
 		{`{"func_name":null}`, `spec.func_name: Required value`},
