@@ -200,6 +200,7 @@ func (c *Controller) starting(ctx context.Context, of program.Container) error {
 	if len(owners) == 0 {
 		return nil
 	}
+	began := time.Now()
 	one := []program.Container{of}
 	c.PodInterfaces(one)
 	c.facts.announced.add(one[0])
@@ -217,11 +218,14 @@ func (c *Controller) starting(ctx context.Context, of program.Container) error {
 		refused = append(refused, c.tellLate(owner, of, late))
 	}
 	err := errors.Join(refused...)
+	logr.FromContextOrDiscard(ctx).V(1).Info("A start waited for programs", "of", of.Subject(), "objects", len(owners), "milliseconds", milliseconds(time.Since(began)))
 	if err != nil {
 		c.withdraw(ctx, func(other program.Container) bool { return other.Sandbox == of.Sandbox && other.ID == of.ID })
 	}
 	return err
 }
+
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 } //nolint:mnd // the unit
 
 // await returns an owner's programs that aren't attached in time.
 func (c *Controller) await(ctx context.Context, owner program.Owner, waiting *start, of program.Container) []report.Late {

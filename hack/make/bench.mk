@@ -15,7 +15,7 @@ bench: $(LOCALBIN)/cosign ## Measure time, requests, and memory, compared with t
 	go -C tests build -trimpath -o $(LOCALBIN)/bench ./bench
 	KUBECONFIG=$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG)) $(LOCALBIN)/bench --kubectl $(KUBECTL) --probe-image $(BPFMAN_NODE_PROBE_IMG) \
 		--rounds $(BENCH_ROUNDS) --audit-log "$(BENCH_AUDIT_LOG)" --out $(LOCALBIN)/bench.json $(BENCH_POLICY) $(BENCH_REBOOT)
-	@$(MAKE) --no-print-directory bench-csi bench-inspector bench-plugin bench-rollback bench-pod-start
+	@$(MAKE) --no-print-directory bench-csi bench-inspector bench-plugin bench-rollback bench-pod-start bench-pod-attach
 
 # Its results are added to those of the other benchmarks.
 .PHONY: bench-plugin
@@ -30,6 +30,10 @@ bench-rollback: ## Measure how long a node is cut off that rolls a change back, 
 .PHONY: bench-pod-start
 bench-pod-start: ## Measure the agent's work for the start of a pod on a node with 50 objects and 300 interfaces (as root); takes half a minute.
 	BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json go -C agent test -count=1 -run '^$$' -bench PodStart -benchtime 20x ./controller
+
+.PHONY: bench-pod-attach
+bench-pod-attach: build-first-packet ## Measure how long the start of a pod on containerd 2 waits until a program is attached (as root); takes half a minute.
+	$(FIRST_PACKET) BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json go -C tests test -count=1 -run '^$$' -bench PodAttach -benchtime 40x ./firstpacket
 
 .PHONY: bench-csi
 bench-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Measure the CSI plugin with 200 volumes on the real daemon, with 1, 10, and 50 workers (as root).

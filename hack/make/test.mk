@@ -137,11 +137,15 @@ test-sanity: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run csi-sanity,
 
 CONTAINERD = $(CACHE)/containerd-$(shell awk '$$1 == "require" { print $$3 }' hack/containerd/go.mod)/containerd
 
-.PHONY: test-first-packet
-test-first-packet: bytecode envtest build/agent/cmd/bpfman-agent build/agent/cmd/bpfman-ns build/tests/cmd/first-packet build-launcher ## Test on containerd 2 and the real daemon that programs are attached before the first packet of a pod and the first instruction of a container (as root; builds containerd first).
+FIRST_PACKET = $(REAL_DAEMON) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) CONTAINERD=$(CONTAINERD) FIRST_PACKET=$(LOCALBIN)/first-packet BPFMAN_AGENT=$(LOCALBIN)/bpfman-agent
+
+.PHONY: build-first-packet
+build-first-packet: bytecode envtest build/agent/cmd/bpfman-agent build/agent/cmd/bpfman-ns build/tests/cmd/first-packet build-launcher
 	@hack/containerd/build.sh $(CACHE)
-	$(call requires,daemon bytecode envtest commands) $(REAL_DAEMON) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) CONTAINERD=$(CONTAINERD) \
-		FIRST_PACKET=$(LOCALBIN)/first-packet BPFMAN_AGENT=$(LOCALBIN)/bpfman-agent go -C tests test -count=1 -v -timeout 20m ./firstpacket
+
+.PHONY: test-first-packet
+test-first-packet: build-first-packet ## Test on containerd 2 and the real daemon that programs are attached before the first packet of a pod and the first instruction of a container (as root; builds containerd first).
+	$(call requires,daemon bytecode envtest commands) $(FIRST_PACKET) go -C tests test -count=1 -v -timeout 20m ./firstpacket
 
 # `make deps-kernel` installs it.
 VNG ?= $(CACHE)/virtme-ng-1.42/bin/vng

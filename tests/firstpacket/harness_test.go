@@ -127,11 +127,17 @@ func (n *node) startAgent() {
 	agent.Env = append(os.Environ(), "KUBE_NODE_NAME="+nodeName, "GO_LOG=debug")
 	n.agent = run(n.t, agent, "the agent")
 	within(n.t, "containerd to call the agent", func(context.Context) error {
-		if log := must.Read(n.t, n.agent.Stdout.(*os.File).Name()); !bytes.Contains(log, []byte("The container runtime reports starts")) { //nolint:errcheck // see run
+		if !bytes.Contains(n.agentLog(), []byte("The container runtime reports starts")) {
 			return errors.New("the agent isn't connected yet")
 		}
 		return nil
 	})
+}
+
+// agentLog returns the log of the last started agent.
+func (n *node) agentLog() []byte {
+	n.t.Helper()
+	return must.Read(n.t, n.agent.Stdout.(*os.File).Name()) //nolint:errcheck // see run
 }
 
 // create creates an object, which is deleted when the test ends.
