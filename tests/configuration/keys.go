@@ -172,8 +172,8 @@ var Keys = map[string]Values{
 	deploy.KeyBeforeStart: {
 		Good: "true",
 		Changes: []string{
-			"+containers[bpfman-agent].args[--nri-socket=/host/nri/nri.sock]",
-			"+containers[bpfman-agent].volumeMounts[host-nri]",
+			"+containers[bpfman-agent].args[--nri-socket]",
+			"+containers[bpfman-agent].volumeMounts[/host/nri]",
 			"+volumes[host-nri]",
 		},
 		Process: "bpfman-agent", Word: "--nri-socket=/host/nri/nri.sock",
