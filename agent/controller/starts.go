@@ -41,6 +41,8 @@ type starts struct {
 	waiting map[program.Key][]*start
 	// overdue contains the owners for whose pass a start has waited too long. Others don't wait until one has ended.
 	overdue map[program.Key]bool
+	// passed contains the owners that have had a pass.
+	passed map[program.Key]bool
 	// late contains the pods and containers that have started without an owner's programs, with what is said about it.
 	late map[program.Key]map[lateStart]string
 }
@@ -67,7 +69,7 @@ var (
 
 func newStarts(enabled bool) *starts {
 	s := &starts{
-		waiting: map[program.Key][]*start{}, overdue: map[program.Key]bool{}, late: map[program.Key]map[lateStart]string{}, lacking: errStartsOff,
+		waiting: map[program.Key][]*start{}, overdue: map[program.Key]bool{}, passed: map[program.Key]bool{}, late: map[program.Key]map[lateStart]string{}, lacking: errStartsOff,
 	}
 	if enabled {
 		s.lacking = errStartsNotYet
@@ -126,6 +128,14 @@ func (p *pass) undecided(err error) {
 	p.starts.mu.Lock()
 	defer p.starts.mu.Unlock()
 	delete(p.starts.overdue, p.key)
+	p.starts.passed[p.key] = true
+}
+
+// hasPassed reports whether an owner has had a pass.
+func (s *starts) hasPassed(key program.Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.passed[key]
 }
 
 // watchStarts has programs attached before pods and containers start, until ctx ends.
@@ -153,7 +163,8 @@ func (c *Controller) watchStarts(ctx context.Context) {
 // startsPoll is the interval of checks whether the agent knows which starts concern it.
 const startsPoll = 100 * time.Millisecond
 
-// knowsStarts reports whether all objects are known, and what their plans need of the API server.
+// knowsStarts reports whether all objects are known, what their plans need of the API server, and whether the pods that ran
+// before have their programs: a start would wait for these.
 func (c *Controller) knowsStarts(ctx context.Context) (bool, error) {
 	for _, kind := range v1alpha1.UserKinds {
 		err := c.Cluster.Kinds.CheckReadable(kind.GroupVersionKind())
@@ -166,7 +177,8 @@ func (c *Controller) knowsStarts(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	c.Cluster.Kinds.Open(cluster.PodKind)
-	return c.Cluster.Kinds.CheckReadable(cluster.PodKind) == nil, nil
+	behind := c.anyOwner(ctx, func(owner program.Owner) bool { return owner.PrecedesAny() && !c.starts.hasPassed(owner.Key) })
+	return !behind && c.Cluster.Kinds.CheckReadable(cluster.PodKind) == nil, nil
 }
 
 // startsReported records whether the container runtime reports starts, and has it reported for the owners that need it.
