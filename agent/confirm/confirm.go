@@ -161,7 +161,7 @@ func Delay(limit time.Duration) time.Duration { return wait.Jitter(limit, spread
 
 // Pass is the result of a pass over an object.
 type Pass struct {
-	// Attached means that network programs of the version are attached.
+	// Attached means that programs of the version are attached where they can cut off the node.
 	Attached bool
 	// Added means that the pass may have attached some of them.
 	Added bool

@@ -40,6 +40,9 @@ type dialect interface {
 	gone(err error, what object, id uint32) bool
 	// database is the path of a file that the daemon writes when it creates its database, and never again.
 	database() string
+	// loadedTogether reports whether two load times, of programs with one ID, are those of one program. Kernels use IDs again
+	// after a reboot.
+	loadedTogether(a, b string) bool
 	// pinsInSysfs reports whether maps that objects pin by name are in /sys/fs/bpf, where nobody removes them.
 	pinsInSysfs() bool
 }

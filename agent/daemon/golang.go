@@ -68,6 +68,16 @@ func (*golang) admits(owner program.Key, info *gobpfman.AttachInfo) error {
 		"because a named pipe in the container would block the daemon for good")
 }
 
+// tolerance is by how much the load time of a program can differ between two agents, because the daemon computes it from the
+// time of the node's start, which moves when the clock is set. No node starts again, and loads a program, within this time.
+const tolerance = 5 * time.Second
+
+func (*golang) loadedTogether(a, b string) bool {
+	at, err := time.Parse(loadTime, a)
+	other, otherErr := time.Parse(loadTime, b)
+	return err == nil && otherErr == nil && at.Sub(other).Abs() <= tolerance
+}
+
 func (*golang) pinsInSysfs() bool { return false }
 
 // see records a program, gives it the load time that it had when it was first seen, and the map owner that its Load

@@ -126,6 +126,21 @@ func TestLoadTimesOfGoStay(t *testing.T) {
 	}
 }
 
+// An agent that starts later knows the links of a program whose load time has moved by a few seconds. If it has moved by more,
+// it can be another program.
+func TestLoadTimesOfGoBetweenAgents(t *testing.T) {
+	for by, want := range map[string]string{"00:00:05": "lo ingress", "00:00:06": ""} {
+		d := &shifted{Daemon: daemontest.NewGo(t.TempDir()), by: "00:00:00"}
+		before := load(t, known(t, d, d.Root), owner, "lo ingress")
+		d.by = by
+		later := known(t, d, d.Root)
+		later.Restore(before.ID, before.LoadedAt, before.Links)
+		if got := slices.Collect(linkPoints(later.Of(owner)[0])); !slices.Equal(got, []string{want}) {
+			t.Errorf("moved by %s: links at %q, want %q", by, got, want)
+		}
+	}
+}
+
 func linkPoints(p Program) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, l := range p.Links {

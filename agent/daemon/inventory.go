@@ -387,7 +387,7 @@ func (i *Inventory) Restore(id uint32, loadedAt string, links map[uint32]Link) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	p, ok := i.programs[id]
-	if !ok || p.LoadedAt != loadedAt {
+	if !ok || !i.dialect.loadedTogether(p.LoadedAt, loadedAt) {
 		return
 	}
 	for link, recorded := range links {

@@ -24,7 +24,14 @@ func (rust) list(ctx context.Context, rpc gobpfman.BpfmanClient, _ []uint32) (*g
 	return rpc.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: new(true)}) //nolint:wrapcheck // the caller adds context
 }
 
+// load refuses LSM programs, which the daemon doesn't know.
 func (rust) load(ctx context.Context, rpc gobpfman.BpfmanClient, request *gobpfman.LoadRequest) (*gobpfman.LoadResponse, error) {
+	for _, f := range request.GetInfo() {
+		if f.GetProgramType() == gobpfman.BpfmanProgramType_LSM {
+			return nil, status.Errorf(codes.FailedPrecondition, "function %s is an LSM program, which this node's bpfman daemon can't load: "+
+				"it needs the daemon in Go; set bpfman.image in the ConfigMap bpfman-config", f.GetName())
+		}
+	}
 	return rpc.Load(ctx, request) //nolint:wrapcheck // the caller adds context
 }
 
@@ -42,6 +49,8 @@ func (rust) database() string { return databaseDir + "/conf" }
 
 // admits everything: bpfman-ns, which opens targets in containers for the daemon, opens only regular files.
 func (rust) admits(program.Key, *gobpfman.AttachInfo) error { return nil }
+
+func (rust) loadedTogether(a, b string) bool { return a == b }
 
 func (rust) pinsInSysfs() bool { return true }
 

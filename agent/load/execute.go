@@ -66,7 +66,7 @@ type Pass struct {
 	Gate *gate.Gate
 	// Judgements are the verdicts on what is loaded already, by the index of the Load in the plan.
 	Judgements map[int]report.Judgement
-	// Begin, if not nil, is called before a network program is attached on the node. If it fails, nothing is attached.
+	// Begin, if not nil, is called before a program is attached where it can cut off the node. If it fails, nothing is attached.
 	Begin func() error
 }
 
@@ -194,7 +194,7 @@ func (l *Loader) load(ctx context.Context, owner program.Owner, want plan.Plan, 
 	}
 	judgement, found, err := g.Admit(ctx)
 	if err == nil {
-		err = untraced(request, l.KernelTypes)
+		err = untraced(request, l.KernelTypes, securityModules)
 	}
 	if err == nil && owner.Bytecode.Image != nil {
 		if err = locate(request, owner, found); err == nil {

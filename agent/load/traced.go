@@ -18,14 +18,15 @@ import (
 // kernelItself is the file with the kernel's types outside of modules. Each module has another file.
 const kernelItself = "vmlinux"
 
-// untraced returns an error if a Load is for programs on entry or exit of functions that the daemon can't find. The daemon
-// of v0.6 looks for them in the kernel's types. dir is the directory with these (/sys/kernel/btf). What can't be read is
-// left to the daemon.
-func untraced(request *gobpfman.LoadRequest, dir string) error {
+// untraced returns an error if a Load is for programs on entry or exit of functions that the daemon can't find, or for hooks
+// that the kernel doesn't have. The daemon of v0.6 looks for functions in the kernel's types. dir is the directory with these
+// (/sys/kernel/btf). What can't be read is left to the daemon.
+func untraced(request *gobpfman.LoadRequest, dir string, modules func() ([]uint64, error)) error {
 	var types *btf.Spec
 	for _, info := range request.GetInfo() {
 		name := cmp.Or(info.GetInfo().GetFentryLoadInfo().GetFnName(), info.GetInfo().GetFexitLoadInfo().GetFnName())
-		if name == "" {
+		hook := info.GetInfo().GetLsmLoadInfo().GetHookName()
+		if name == "" && hook == "" {
 			continue
 		}
 		if types == nil {
@@ -33,7 +34,11 @@ func untraced(request *gobpfman.LoadRequest, dir string) error {
 				return nil
 			}
 		}
-		if err := findFunction(name, types, dir); err != nil {
+		find := func() error { return findFunction(name, types, dir) }
+		if hook != "" {
+			find = func() error { return findHook(hook, types, modules) }
+		}
+		if err := find(); err != nil {
 			return fmt.Errorf("function %s can't be loaded: %w", info.GetName(), err)
 		}
 	}

@@ -82,7 +82,7 @@ func (p Plan) Discovers(n int, function string, link daemon.Link) bool {
 	return n < len(p.Loads) && p.Loads[n].leads(function, link, func(point program.AttachPoint) bool { return point.Discovered })
 }
 
-// AttachedOnNode reports whether a network program of the plan is attached to an interface of the node.
+// AttachedOnNode reports whether a program of the plan is attached where it can cut off the node.
 func (p Plan) AttachedOnNode(actual []daemon.Program) bool {
 	for n, load := range p.Loads {
 		for function, loaded := range p.Present(n, actual) {
@@ -315,7 +315,7 @@ func loadID(owner program.Owner, globals map[string][]byte, functions []*gobpfma
 		content.Path = *path
 	}
 	for _, f := range functions {
-		symbol := f.GetInfo().GetFentryLoadInfo().GetFnName() + f.GetInfo().GetFexitLoadInfo().GetFnName()
+		symbol := f.GetInfo().GetFentryLoadInfo().GetFnName() + f.GetInfo().GetFexitLoadInfo().GetFnName() + f.GetInfo().GetLsmLoadInfo().GetHookName()
 		content.Functions = append(content.Functions, function{f.GetName(), f.GetProgramType().String(), symbol})
 	}
 	// For the daemon, the order of an application's members has no meaning.

@@ -137,7 +137,7 @@ type Process struct {
 }
 
 // HookOf returns the hook for policies that a program is attached to, as the daemon gets it. It is
-// zero for fentry and fexit, whose hook is fixed when the program is loaded.
+// zero for fentry, fexit, and LSM, whose hook is fixed when the program is loaded.
 func HookOf(info *gobpfman.AttachInfo) policy.Hook {
 	switch i := info.GetInfo().(type) {
 	case *gobpfman.AttachInfo_XdpAttachInfo:
@@ -161,8 +161,12 @@ type AbsentError struct{ Text string }
 
 func (e *AbsentError) Error() string { return e.Text }
 
-// OnNode reports whether it is a hook of the node's own network: an interface outside of pods.
+// OnNode reports whether a program there can cut off the node: at an interface outside of pods, or where it can deny any
+// operation.
 func (p AttachPoint) OnNode() bool {
+	if p.Info.GetLsmAttachInfo() != nil {
+		return true
+	}
 	if HookOf(p.Info).Type != policy.Interface {
 		return false
 	}

@@ -46,6 +46,7 @@ func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
 		{Type: v1alpha1.ProgTypeUprobe, Uprobe: &v1alpha1.UprobeProgramInfo{BpfProgramCommon: named("f7"), FunctionName: "main.getCount", Target: "/go-target"}},
 		{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: &v1alpha1.UprobeProgramInfo{BpfProgramCommon: named("f8"), FunctionName: "malloc", Target: "libc"}},
 		{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{BpfProgramCommon: named("f9")}},
+		{Type: v1alpha1.ProgTypeLSM, LSM: &v1alpha1.LsmProgramInfo{BpfProgramCommon: named("f10"), HookName: "file_open"}},
 	}
 	owner := OwnerOf("BpfApplication", app)
 	var ids []string
@@ -57,7 +58,7 @@ func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
 	}
 	want := []string{
 		"xdp-f0", "tc-ingress-f1", "tcx-egress-f2", "fentry-do-unlinkat-f3", "fexit-do-unlinkat-f4", "kprobe-try-to-wake-up-f5",
-		"kretprobe-try-to-wake-up-f6", "uprobe-main.getcount-f7", "uretprobe-malloc-f8", "tracepoint-f9",
+		"kretprobe-try-to-wake-up-f6", "uprobe-main.getcount-f7", "uretprobe-malloc-f8", "tracepoint-f9", "lsm-file-open-f10",
 	}
 	if !slices.Equal(ids, want) {
 		t.Errorf("ids %v, want %v", ids, want)
@@ -90,6 +91,7 @@ func TestIncomplete(t *testing.T) {
 		"xdp without function":   {xdpOf(&v1alpha1.XdpProgramInfo{}, false), "bpffunctionname is empty"},
 		"fentry of nothing":      {fentryOf(&v1alpha1.FentryProgramInfo{BpfProgramCommon: common}), "func_name is empty"},
 		"fexit of nothing":       {fexitOf(&v1alpha1.FexitProgramInfo{BpfProgramCommon: common}), "func_name is empty"},
+		"LSM without hook":       {lsmOf(&v1alpha1.LsmProgramInfo{BpfProgramCommon: common}), "hook_name is empty"},
 		"kprobe of nothing":      {kprobeOf("kprobe", &v1alpha1.KprobeProgramInfo{BpfProgramCommon: common}), "func_name is empty"},
 		"uprobe without target":  {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common}, false), "target is empty"},
 		"uprobe without symbol":  {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common, Target: "libc"}, false), ""},
@@ -395,6 +397,7 @@ func TestAttachPoints(t *testing.T) {
 		},
 		"fentry": {kind: fentryOf(&v1alpha1.FentryProgramInfo{FunctionName: "do_unlinkat"}), want: map[string]string{"do_unlinkat": "fentry_attach_info:{}"}},
 		"fexit":  {kind: fexitOf(&v1alpha1.FexitProgramInfo{FunctionName: "do_unlinkat"}), want: map[string]string{"do_unlinkat": "fexit_attach_info:{}"}},
+		"LSM":    {kind: lsmOf(&v1alpha1.LsmProgramInfo{HookName: "file_open"}), want: map[string]string{"file_open": "lsm_attach_info:{}"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			points, err := test.kind.AttachPoints(test.node)
@@ -586,7 +589,7 @@ func TestPoliciesSeeWhatTheDaemonGets(t *testing.T) {
 	for _, kind := range v1alpha1.UserKinds {
 		o := kind.New()
 		content := map[string]any{"spec": map[string]any{
-			"bpffunctionname": "f", "func_name": odd, "target": odd, "names": []any{odd}, "interfaceselector": map[string]any{"interfaces": []any{odd}},
+			"bpffunctionname": "f", "func_name": odd, "hook_name": odd, "target": odd, "names": []any{odd}, "interfaceselector": map[string]any{"interfaces": []any{odd}},
 		}}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, o); err != nil {
 			t.Fatal(err)
@@ -605,7 +608,10 @@ func TestPoliciesSeeWhatTheDaemonGets(t *testing.T) {
 		if got.Type == "" {
 			got = policy.Hook{Type: policy.Function, Name: info.GetFentryLoadInfo().GetFnName() + info.GetFexitLoadInfo().GetFnName()}
 		}
-		if got != hooks[0] || got.Name != odd {
+		if hook := info.GetLsmLoadInfo().GetHookName(); hook != "" {
+			got.Name = v1alpha1.LSMFunctionPrefix + hook
+		}
+		if got != hooks[0] || strings.TrimPrefix(got.Name, v1alpha1.LSMFunctionPrefix) != odd {
 			t.Errorf("%s: the policy sees %+v, the daemon %+v", kind.Name, hooks[0], got)
 		}
 	}

@@ -20,6 +20,8 @@ func specOf(p userobject.Program, index int) Spec {
 		return fexitOf(i)
 	case *v1alpha1.KprobeProgramInfo:
 		return kprobeOf(member, i)
+	case *v1alpha1.LsmProgramInfo:
+		return lsmOf(i)
 	case *v1alpha1.TcProgramInfo:
 		return tcOf(i, p.Namespaced)
 	case *v1alpha1.TcxProgramInfo:

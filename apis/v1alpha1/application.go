@@ -21,6 +21,7 @@ const (
 	ProgTypeUprobe     EBPFProgType = "Uprobe"
 	ProgTypeUretprobe  EBPFProgType = "Uretprobe"
 	ProgTypeTracepoint EBPFProgType = "Tracepoint"
+	ProgTypeLSM        EBPFProgType = "LSM"
 )
 
 // BpfApplicationProgram is a member of a BpfApplication: one program, which is
@@ -35,13 +36,14 @@ const (
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Uprobe') == has(self.uprobe)",message="uprobe configuration is required when type is Uprobe, and forbidden otherwise"
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Uretprobe') == has(self.uretprobe)",message="uretprobe configuration is required when type is Uretprobe, and forbidden otherwise"
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Tracepoint') == has(self.tracepoint)",message="tracepoint configuration is required when type is Tracepoint, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'LSM') == has(self.lsm)",message="lsm configuration is required when type is LSM, and forbidden otherwise"
 // +union
 type BpfApplicationProgram struct {
 	// type is the type of the program. If it is absent, the member has no
 	// configuration, and nothing is loaded for it. For example: `TCX`.
 	// +optional
 	// +unionDiscriminator
-	// +kubebuilder:validation:Enum=XDP;TC;TCX;Fentry;Fexit;Kprobe;Kretprobe;Uprobe;Uretprobe;Tracepoint
+	// +kubebuilder:validation:Enum=XDP;TC;TCX;Fentry;Fexit;Kprobe;Kretprobe;Uprobe;Uretprobe;Tracepoint;LSM
 	Type EBPFProgType `json:"type,omitempty"`
 
 	// xdp configures an XDP program. It is required if type is XDP, and forbidden
@@ -103,6 +105,12 @@ type BpfApplicationProgram struct {
 	// +optional
 	// +unionMember
 	Tracepoint *TracepointProgramInfo `json:"tracepoint,omitempty"`
+
+	// lsm configures an LSM program. It is required if type is LSM, and forbidden
+	// otherwise.
+	// +optional
+	// +unionMember
+	LSM *LsmProgramInfo `json:"lsm,omitempty"`
 }
 
 // Info returns the configuration for the program's type. It returns nil for a
@@ -117,6 +125,8 @@ func (p *BpfApplicationProgram) Info() ProgramInfo {
 		return present(p.Kprobe)
 	case ProgTypeKretprobe:
 		return present(p.Kretprobe)
+	case ProgTypeLSM:
+		return present(p.LSM)
 	case ProgTypeTC:
 		return present(p.TC)
 	case ProgTypeTCX:

@@ -88,7 +88,7 @@ type BytecodePolicyMatch struct {
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:Enum=BpfApplication;BpfNsApplication;ClusterBpfApplication;FentryProgram;FexitProgram;KprobeProgram;TcNsProgram;TcProgram;TcxNsProgram;TcxProgram;TracepointProgram;UprobeNsProgram;UprobeProgram;XdpNsProgram;XdpProgram
+	// +kubebuilder:validation:items:Enum=BpfApplication;BpfNsApplication;ClusterBpfApplication;FentryProgram;FexitProgram;KprobeProgram;LsmProgram;TcNsProgram;TcProgram;TcxNsProgram;TcxProgram;TracepointProgram;UprobeNsProgram;UprobeProgram;XdpNsProgram;XdpProgram
 	Kinds []string `json:"kinds,omitempty"`
 
 	// namespaces lists namespaces by name. An asterisk matches any characters. If
@@ -209,7 +209,7 @@ type BytecodeLimits struct {
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:Enum=Fentry;Fexit;Kprobe;TC;TCX;Tracepoint;Uprobe;XDP
+	// +kubebuilder:validation:items:Enum=Fentry;Fexit;Kprobe;LSM;TC;TCX;Tracepoint;Uprobe;XDP
 	ProgramTypes []EBPFProgType `json:"programTypes,omitempty"`
 
 	// interfaces are patterns for the network interfaces that XDP, TC, and TCX

@@ -196,6 +196,7 @@ var UserKinds = []Kind[UserObject]{
 	{"FentryProgram", false, func() UserObject { return &FentryProgram{} }, func() runtime.Object { return &FentryProgramList{} }},
 	{"FexitProgram", false, func() UserObject { return &FexitProgram{} }, func() runtime.Object { return &FexitProgramList{} }},
 	{"KprobeProgram", false, func() UserObject { return &KprobeProgram{} }, func() runtime.Object { return &KprobeProgramList{} }},
+	{"LsmProgram", false, func() UserObject { return &LsmProgram{} }, func() runtime.Object { return &LsmProgramList{} }},
 	{"TcNsProgram", true, func() UserObject { return &TcNsProgram{} }, func() runtime.Object { return &TcNsProgramList{} }},
 	{"TcProgram", false, func() UserObject { return &TcProgram{} }, func() runtime.Object { return &TcProgramList{} }},
 	{"TcxNsProgram", true, func() UserObject { return &TcxNsProgram{} }, func() runtime.Object { return &TcxNsProgramList{} }},

@@ -69,6 +69,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&FexitProgramList{},
 		&KprobeProgram{},
 		&KprobeProgramList{},
+		&LsmProgram{},
+		&LsmProgramList{},
 		&RolloutPolicy{},
 		&RolloutPolicyList{},
 		&TcNsProgram{},

@@ -34,6 +34,7 @@ var sections = map[string]form{
 	"uretprobe.multi": {"uretprobe", "uretprobe"}, "uretprobe.multi.s": {"uretprobe", "uretprobe.s"},
 	"fentry": {"fentry", "fentry"}, "fentry.s": {"fentry", "fentry.s"},
 	"fexit": {"fexit", "fexit"}, "fexit.s": {"fexit", "fexit.s"},
+	"lsm": {"lsm", "lsm"}, "lsm.s": {"lsm", "lsm.s"},
 }
 
 // Prefixes of names that the loader accepts with any text behind them.
@@ -66,13 +67,13 @@ func loaderName(section string) string {
 // isOldXDP reports whether a prefix is one that libbpf accepted for XDP before v1.0, such as xdp_prog.
 func isOldXDP(prefix string) bool { return strings.HasPrefix(prefix, "xdp_") }
 
-// since returns which version of the daemon can load programs for which bpfman has no kind.
+// since returns which daemon can load programs that the one of v0.6 can't load.
 func since(section, kind string) string {
 	switch {
+	case kind == "lsm":
+		return "the daemon in Go"
 	case loaderName(section) != "":
 		return ""
-	case strings.TrimSuffix(kind, ".s") == "lsm": // bpfman.proto on bpfman's main branch, after v0.6
-		return "the daemon's next version after v0.6"
 	default:
 		return "no version of the daemon up to v0.6"
 	}
@@ -96,6 +97,9 @@ func (o *Object) Remarks() []string {
 	if o.License == "" {
 		found = append(found, `it declares no license, so the daemon declares GPL for it: to declare another one, add the section "license"`)
 	}
+	if o.License != "" && !slices.Contains(licensesOfGPL, o.License) && slices.ContainsFunc(o.Programs, func(p Program) bool { return p.Type == "lsm" }) {
+		found = append(found, fmt.Sprintf("its license is %q, and the kernel loads LSM programs only with one of: %s", o.License, strings.Join(licensesOfGPL, ", ")))
+	}
 	if !o.BTF {
 		found = append(found, "it has no BTF, so maps in the section .maps can't be loaded, and content of maps can't be decoded: compile it with clang -g")
 	}
@@ -112,6 +116,10 @@ func (o *Object) Remarks() []string {
 	}
 	return found
 }
+
+// licensesOfGPL are the licenses that the kernel takes for compatible with the GPL (license_is_gpl_compatible in
+// linux/license.h).
+var licensesOfGPL = []string{"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"}
 
 func programType(section string) string {
 	prefix, _, _ := strings.Cut(section, "/")

@@ -14,6 +14,7 @@ import (
 // What programs can need of a kernel, in Program.Needs.
 const (
 	needsTrampolines = "BPF trampolines"
+	needsModule      = "security module bpf"
 	needsTypes       = "BTF"
 	needsOptions     = "configuration"
 	needsSymbols     = "functions and variables"
@@ -26,15 +27,21 @@ func (a *adaption) needs(programs []Program) (found []string) {
 	for i := range programs {
 		p := &programs[i]
 		switch kind := strings.TrimSuffix(p.Type, ".s"); kind {
-		case "fentry", "fexit", "xdp":
+		case "fentry", "fexit", "lsm", "xdp":
 			if p.Unsupported == "" {
 				trampolines[kind] = true
 				p.Needs = append(p.Needs, needsTrampolines)
+			}
+			if kind == "lsm" {
+				p.Needs = append(p.Needs, needsModule)
 			}
 		}
 	}
 	if len(trampolines) > 0 {
 		found = append(found, needsTrampolines+", for "+strings.Join(slices.Sorted(maps.Keys(trampolines)), ", "))
+	}
+	if trampolines["lsm"] {
+		found = append(found, needsModule+", for lsm")
 	}
 	where := a.neededAt()
 	if len(where[needsTypes]) > 0 {

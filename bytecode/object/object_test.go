@@ -623,7 +623,7 @@ func TestProblems(t *testing.T) {
 	}
 	for section, fine := range map[string]bool{
 		"xdp": true, "classifier/ingress": true, "tracepoint/syscalls/sys_enter_kill": true, "uprobe.s": true, "tc": true, "xdp/f": true, "tcx/ingress": true,
-		"action": true, "kprobe.multi/x": true, "sockops": false, "cgroup_skb/ingress": false, "xdp/cpumap": false, "sk_skb": false, "netkit/primary": false,
+		"action": true, "kprobe.multi/x": true, "lsm.s/file_open": true, "lsm_cgroup/socket_bind": false, "sockops": false, "cgroup_skb/ingress": false, "xdp/cpumap": false, "sk_skb": false, "netkit/primary": false,
 	} {
 		alone, beside := Object{Programs: []Program{program(section)}}, Object{Programs: []Program{program(section), program("xdp")}}
 		if got := alone.Problems(); len(got) == 0 != fine || len(beside.Problems()) > 0 {
@@ -640,8 +640,9 @@ func TestNeeds(t *testing.T) {
 	for want, content := range map[string][]byte{
 		"its configuration: CONFIG_BPF_SYSCALL, CONFIG_DEFAULT_HOSTNAME, CONFIG_HZ, LINUX_HAS_SYSCALL_WRAPPER, LINUX_KERNEL_VERSION": probes(t, "kconfig-el.elf"),
 		"BTF, for its CO-RE relocations\nits configuration: LINUX_KERNEL_VERSION":                                                    compiled(t, "written_for_libbpf.o"),
-		"BPF trampolines, for fentry": compiled(t, "fentry.o"),
-		"":                            compiled(t, "tcx_test.o"),
+		"BPF trampolines, for fentry":                            compiled(t, "fentry.o"),
+		"BPF trampolines, for lsm\nsecurity module bpf, for lsm": compiled(t, "lsm.o"),
+		"": compiled(t, "tcx_test.o"),
 	} {
 		o, err := Read(content)
 		if err != nil {
@@ -662,7 +663,7 @@ func TestNeeds(t *testing.T) {
 	if want := []string{"kill_without_signal needs BTF, configuration, since ", "list_tasks needs , since no version of the daemon up to v0.6"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := since("lsm.s/file_open", "lsm.s"); got != "the daemon's next version after v0.6" {
+	if got := since("lsm.s/file_open", programType("lsm.s/file_open")); got != "the daemon in Go" {
 		t.Error(got)
 	}
 }

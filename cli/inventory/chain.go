@@ -99,7 +99,7 @@ func stage(l Link) int {
 // skipped returns the programs among the later ones that don't run if a program ends the chain. A result of TCX other
 // than next also ends TC's filters.
 func skipped(l Link, later []Link) []uint32 {
-	if l.All {
+	if l.All || l.Type == "lsm" { // the order of LSM programs isn't known
 		return nil
 	}
 	kind, direction, _ := strings.Cut(l.Type, "/")
@@ -143,6 +143,8 @@ func link(p v1alpha1.BpfNodeProgram, a v1alpha1.BpfNodeAttachPoint, asked func(v
 		out.ProceedOn = []string{"next"} // TCX_NEXT, NETKIT_NEXT: any other result ends the chain
 	case "tc":
 		out.ProceedOn = []string{"unspec"} // TC_ACT_UNSPEC of a filter in direct-action mode
+	case "lsm":
+		out.ProceedOn = []string{"0"} // any other result denies the operation
 	case "xdp": // it is the only program
 	default:
 		out.All = true

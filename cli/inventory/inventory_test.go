@@ -65,6 +65,21 @@ func TestWhere(t *testing.T) {
 	}
 }
 
+// An LSM program that denies an operation keeps others at the hook from running. Which ones isn't known.
+func TestChainOfLSM(t *testing.T) {
+	at := []v1alpha1.BpfNodeAttachPoint{{Type: "lsm", Target: "bpf_lsm_file_open"}}
+	asked := func(v1alpha1.BpfNodeOwner, string) Settings { return Settings{} }
+	links := Chains(v1alpha1.BpfNodeStatus{Programs: []v1alpha1.BpfNodeProgram{{ID: 1, AttachPoints: at}, {ID: 2, AttachPoints: at}}}, asked)
+	if len(links) != 2 {
+		t.Fatalf("%+v", links)
+	}
+	for _, l := range links {
+		if l.All || !slices.Equal(l.ProceedOn, []string{"0"}) || len(l.Skips) > 0 || l.Position != 0 {
+			t.Errorf("%+v", l)
+		}
+	}
+}
+
 // A node with a dispatcher of two programs, a TCX chain, and tracepoints.
 var node = v1alpha1.BpfNodeStatus{Programs: []v1alpha1.BpfNodeProgram{
 	{ID: 20, Name: "second", Type: "ext", Bpfman: true, Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "b"}, AttachPoints: []v1alpha1.BpfNodeAttachPoint{

@@ -65,6 +65,7 @@ var members = []member{
 	{"Uprobe", "Uretprobe", "uretprobe", userFunction(true)},
 	{"Fentry", "Fentry", "fentry", function(false)},
 	{"Fexit", "Fexit", "fexit", function(false)},
+	{"Lsm", "LSM", "lsm", hook},
 }
 
 // Object returns an object that the API server accepts, and that nodes can load. It sets only required fields that have
@@ -203,6 +204,9 @@ func find(p object.Program, kind v1alpha1.Kind[v1alpha1.UserObject]) *member {
 		if kind.Namespaced {
 			alone = m.kind + "NsProgram"
 		}
+		if m.memberType == string(v1alpha1.ProgTypeLSM) && kind.Name == linkedKind {
+			return false // upstream's v0.6 has no such members
+		}
 		_, err := cluster.KindOf(alone)
 		return err == nil && (kind.Name == alone || isApplication(kind))
 	})
@@ -271,6 +275,7 @@ const (
 	placeholderTracepoint = "CATEGORY/EVENT"
 	placeholderFunction   = "FUNCTION"
 	placeholderTarget     = "LIBRARY"
+	placeholderHook       = "hook"
 )
 
 func tracepoint(p object.Program, o Options) (map[string]any, string) {
@@ -301,6 +306,14 @@ func function(returns bool) func(object.Program, Options) (map[string]any, strin
 		}
 		return fields, missing
 	}
+}
+
+func hook(p object.Program, o Options) (fields map[string]any, missing string) {
+	name := cmp.Or(o.attachTo(p), target(p))
+	if name == "" {
+		name, missing = placeholderHook, "hook"
+	}
+	return map[string]any{"hook_name": name}, missing
 }
 
 func userFunction(returns bool) func(object.Program, Options) (map[string]any, string) {

@@ -123,6 +123,33 @@ func TestObjectOfOthers(t *testing.T) {
 	golden.Assert(t, "# "+strings.Join(notes, "\n# ")+"\n"+string(text), "others.yaml")
 }
 
+// An LSM program is attached to the hook in its section. A ClusterBpfApplication can't have it, as in upstream's v0.6.
+func TestHooks(t *testing.T) {
+	deny := object.Program{Name: "deny", Type: "lsm", Section: "lsm.s/file_open"}
+	for section, want := range map[string]string{"lsm.s/file_open": "file_open", "lsm": "hook"} {
+		deny.Section = section
+		made, notes, err := Object(object.Object{Programs: []object.Program{deny}}, options("lsm"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := made["spec"].(map[string]any) //nolint:errcheck // as Object returns it
+		if made["kind"] != "LsmProgram" || spec["hook_name"] != want || len(notes) > 0 != (want == "hook") || (spec["attach"] == false) != (want == "hook") {
+			t.Errorf("%s: %v, notes %q", section, made, notes)
+		}
+	}
+	both := object.Object{Programs: []object.Program{{Name: "count", Type: "xdp", Section: "xdp"}, deny}}
+	for kind, want := range map[string]int{"application": 2, linkedKind: 1} {
+		made, notes, err := Object(both, options(kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := made["spec"].(map[string]any)                                                            //nolint:errcheck // as Object returns it
+		if programs := spec["programs"].([]any); len(programs) != want || want == 1 && len(notes) == 0 { //nolint:errcheck // as Object returns it
+			t.Errorf("%s: %v, notes %q", kind, programs, notes)
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	long := strings.Repeat("x", 80)
 	for name, want := range map[string]string{"Xdp_Pass": "xdp-pass", "__start": "start", "ns::f(int)": "ns-f-int", "ü": "program", long: long[:63]} {

@@ -26,6 +26,7 @@ mounted() { mountpoint -q "$1"; }
 
 mounted /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf
 mounted /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
+mounted /sys/kernel/security || mount -t securityfs securityfs /sys/kernel/security
 mounted /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
 ip link set lo up
 

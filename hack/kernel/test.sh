@@ -3,9 +3,10 @@
 # Copyright The bpfman-operator authors
 #
 # Runs tests in the virtual machine. For the daemon alone (make test-kernel): every example program, and chains of
-# them, and that the inspector finds all of them. For a whole node (make test-kernel-node): an object of every
-# kind. For a node among others, which have this machine's kernel (make test-mixed-kernels): one object on all of
-# them.
+# them, and that the inspector finds all of them; with OTHER_DAEMON, the path of a daemon in Go, also the contract with
+# it, and that LSM programs deny operations while their objects exist. For a whole node (make test-kernel-node): an
+# object of every kind. For a node among others, which have this machine's kernel (make test-mixed-kernels): one object
+# on all of them.
 #
 # usage: test.sh daemon|node|mixed CACHE MEMORY INSTANCE — INSTANCE is that of the one-node cluster.
 set -euo pipefail
@@ -19,6 +20,8 @@ cd "$(dirname "$0")/../.."
 
 # The virtual machine reads these often.
 files=("$DAEMON" "$LOCALBIN"/{kernel/bytecode.test,kernel/inspector.test,go-target,bytecode})
+other=${OTHER_DAEMON:+$(realpath "$OTHER_DAEMON")}
+[[ -z $other ]] || files+=("$other" "$LOCALBIN"/{kernel/contract.test,kernel/bytecodesource.test,bpfman-reader} "$KUBERNETES"/{kube-apiserver,etcd})
 
 running=
 
@@ -62,7 +65,15 @@ daemon)
 				echo "=== the tests of $suite"
 				(cd "tests/$suite" && "$0/$suite.test" -test.count=1 -test.v) || status=$?
 			done
-			exit "$status"' "$LOCALBIN/kernel" || status=$?
+			if [[ -n $1 ]]; then
+				echo "=== the other daemon"
+				export TEST_REQUIRES="$TEST_REQUIRES LSM envtest commands" BPFMAN_RPC=$1 KUBEBUILDER_ASSETS=$2 KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=10m
+				(cd tests/contract && "$0/contract.test" -test.count=1 -test.v) || status=$?
+				# The API server needs an address and a route.
+				modprobe dummy && ip link add dummy0 type dummy && ip address add 192.0.2.1/24 dev dummy0 && ip link set dummy0 up && ip route add default dev dummy0
+				(cd tests/bytecodesource && "$0/bytecodesource.test" -test.count=1 -test.v -test.run "^TestLSM") || status=$?
+			fi
+			exit "$status"' "$LOCALBIN/kernel" "$other" "$KUBERNETES" || status=$?
 	;;
 node) on_machine hack/kernel/node.sh alone "$cache" "$memory" "$instance" || status=$? ;;
 mixed) on_machine hack/kernel/node.sh among "$cache" "$memory" "$instance" || status=$? ;;

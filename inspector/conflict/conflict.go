@@ -220,7 +220,7 @@ func (f *finder) eventNearLimit() {
 			switch point.Type {
 			case "tracepoint":
 				events[event{point.Type, point.Target}] = append(events[event{point.Type, point.Target}], program)
-			case "fentry", "fexit", "fmod_ret":
+			case "fentry", "fexit", "fmod_ret", "lsm":
 				if point.TargetProgramID == 0 { // functions of programs also have the limit, but no object of bpfman attaches to them
 					events[event{"function", point.Target}] = append(events[event{"function", point.Target}], program)
 				}

@@ -5,6 +5,7 @@ package daemontest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -38,6 +39,8 @@ func aborted(format string, args ...any) error {
 
 func (rust) checkLoad(d *Daemon, in *gobpfman.LoadRequest) error {
 	switch {
+	case slices.ContainsFunc(in.GetInfo(), func(f *gobpfman.LoadInfo) bool { return f.GetProgramType() == gobpfman.BpfmanProgramType_LSM }):
+		return aborted("LSM")
 	case namesTwice(in.GetInfo()):
 		return aborted("AlreadyLoaded")
 	case in.MapOwnerId != nil && d.programs[in.GetMapOwnerId()] == nil:

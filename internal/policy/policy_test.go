@@ -437,6 +437,7 @@ func TestSubjectsOfAllKinds(t *testing.T) {
 		{Type: "Uprobe", Uprobe: &v1alpha1.UprobeProgramInfo{BpfProgramCommon: named("h"), Target: "libc"}},
 		{Type: "Uretprobe", Uretprobe: &v1alpha1.UprobeProgramInfo{BpfProgramCommon: named("i"), Target: "libc"}},
 		{Type: "Tracepoint", Tracepoint: &v1alpha1.TracepointProgramInfo{BpfProgramCommon: named("j"), Names: []string{"a/b", "c/d"}}},
+		{Type: "LSM", LSM: &v1alpha1.LsmProgramInfo{BpfProgramCommon: named("k"), HookName: "file_open"}},
 		{},            // nothing is loaded for these two
 		{Type: "XDP"}, //
 	}
@@ -456,7 +457,7 @@ func TestSubjectsOfAllKinds(t *testing.T) {
 		want   string
 	}{
 		"BpfApplication": {app, network + `, d Fentry [{function f false}], e Fexit [{function f false}], f Kprobe [{function f true}], g Kprobe [{function f false}], ` +
-			probes + `, j Tracepoint [{tracepoint a/b false} {tracepoint c/d false}]`},
+			probes + `, j Tracepoint [{tracepoint a/b false} {tracepoint c/d false}], k LSM [{function bpf_lsm_file_open false}]`},
 		"BpfNsApplication": {nsApp, network + `, ` + probes},
 	} {
 		var got []string

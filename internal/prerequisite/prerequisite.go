@@ -43,6 +43,7 @@ const (
 	Kprobe     Name = "Kprobe"
 	Tracepoint Name = "Tracepoint"
 	Uprobe     Name = "Uprobe"
+	LSM        Name = "LSM"
 )
 
 // Other prerequisites of tests.
@@ -61,6 +62,9 @@ const (
 	// DetachedMounts is the ability to mount a directory of a file system that isn't mounted anywhere (Linux 6.15
 	// or later).
 	DetachedMounts Name = "detached-mounts"
+	// SecurityModules are the names of the kernel's active security modules, in /sys/kernel/security/lsm, and the call that
+	// returns their numbers (Linux 6.8).
+	SecurityModules Name = "security-modules"
 	// SELinux is SELinux in enforcing mode.
 	SELinux Name = "selinux"
 	// Bytecode is the output of `make bytecode`.
@@ -106,10 +110,10 @@ const (
 )
 
 // Types are the types of programs.
-var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
+var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe, LSM}
 
 var all = append([]Name{
-	Root, BPF, Tracefs, Tun, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, OtherDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials, Kyverno,
+	Root, BPF, Tracefs, Tun, CgroupV2, BPFPreload, DetachedMounts, SecurityModules, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, OtherDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials, Kyverno,
 	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Promtool, Shell,
 }, Types...)
 

@@ -21,6 +21,9 @@ const (
 	NoSuchFunctionInFile   Reason = "NoSuchFunctionInFile"
 	NoSuchKernelFunction   Reason = "NoSuchKernelFunction"
 	KernelFunctionInModule Reason = "KernelFunctionInModule"
+	NoSuchHook             Reason = "NoSuchHook"
+	SecurityModuleInactive Reason = "SecurityModuleInactive"
+	OtherDaemonNeeded      Reason = "OtherDaemonNeeded"
 	KernelAddressesHidden  Reason = "KernelAddressesHidden"
 	NoSuchKernelField      Reason = "NoSuchKernelField"
 	HelperUnavailable      Reason = "HelperUnavailable"
@@ -144,6 +147,22 @@ var loading = []Row{
 		Reason:   KernelFunctionInModule,
 		Messages: []string{"which is in the kernel's module"},
 		ToDo:     "fentry and fexit programs of this version of the daemon are only for functions outside of modules: use a kprobe",
+	},
+	{
+		Reason:   NoSuchHook,
+		Messages: []string{"this kernel has no hook … for LSM programs"},
+		ToDo:     "the node's kernel has no such hook: correct `hook_name`, or select other nodes. `bpftool btf dump file /sys/kernel/btf/vmlinux` on the node lists the hooks as functions `bpf_lsm_…`",
+	},
+	{
+		Reason:   SecurityModuleInactive,
+		Messages: []string{"the security module bpf isn't active on this node, so the kernel would never run it"},
+		ToDo:     "add `bpf` to the list that `cat /sys/kernel/security/lsm` prints on the node, with the kernel's parameter `lsm=`, and restart the node; or select other nodes",
+	},
+	{
+		Reason:   OtherDaemonNeeded,
+		Messages: []string{"which this node's bpfman daemon can't load: it needs the daemon in Go"},
+		ToDo:     "only bpfman's daemon in Go has LSM programs: set `bpfman.image` to an image of it",
+		Links:    []Link{{"daemon in Go", "configuration.md#supported-daemons"}},
 	},
 	{
 		Reason: KernelAddressesHidden,

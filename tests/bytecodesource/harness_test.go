@@ -121,8 +121,8 @@ func (n *node) startAgent() {
 		Interfaces: func() (map[string]program.Interface, error) {
 			return map[string]program.Interface{"lo": {Index: 1}}, nil
 		},
-		Bytecode:   &agentbytecode.Library{Read: agentbytecode.Process{Path: readerPath}.Read, Store: n.store},
-		PinsDir:    n.Path("/sys/fs/bpf"),
+		Bytecode: &agentbytecode.Library{Read: agentbytecode.Process{Path: readerPath}.Read, Store: n.store},
+		PinsDir:  n.Path("/sys/fs/bpf"), KernelTypes: "/sys/kernel/btf",
 		Containers: func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
 		FindKinds:  time.Second, // no operator publishes hints
 	})

@@ -34,6 +34,7 @@ const (
 	podInterface   = "eth0"
 	kernelFunction = "do_unlinkat"
 	wakeUp         = "try_to_wake_up"
+	hook           = "inode_mkdir"
 	userFunction   = "main.getCount"
 	userTarget     = "/go-target"
 	targetName     = "target"
@@ -132,6 +133,11 @@ var shapes = []Shape{
 		},
 	},
 	{
+		Kind: "LsmProgram", Weight: 1, Variants: []Variant{
+			{Image: "lsm", Members: []Member{{"LSM", "deny_mkdir", "lsm_stats_map"}}},
+		},
+	},
+	{
 		Kind: "TcxNsProgram", Namespaced: true, Weight: 5, Variants: []Variant{
 			{Image: "go-tcx-counter", Members: []Member{{"TCX", "tcx_stats", "tcx_stats_map"}}},
 			{Image: "tcx_test", Members: []Member{{"TCX", "tcx_next", ""}}, Global: "GLOBAL_u8"},
@@ -215,6 +221,11 @@ var makers = map[string]func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserOb
 	"FexitProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
 		return &v1alpha1.FexitProgram{Spec: v1alpha1.FexitProgramSpec{
 			FexitProgramInfo: v1alpha1.FexitProgramInfo{BpfProgramCommon: o.common(0), FunctionName: kernelFunction}, BpfAppCommon: c,
+		}}
+	},
+	"LsmProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.LsmProgram{Spec: v1alpha1.LsmProgramSpec{
+			LsmProgramInfo: v1alpha1.LsmProgramInfo{BpfProgramCommon: o.common(0), HookName: hook}, BpfAppCommon: c,
 		}}
 	},
 	"TcxNsProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {

@@ -225,6 +225,9 @@ func clusterKinds() []kindCase {
 		{&v1alpha1.FexitProgram{ObjectMeta: named("fexit"), Spec: v1alpha1.FexitProgramSpec{
 			FexitProgramInfo: fexitInfo("test_fexit"), BpfAppCommon: of("fexit"),
 		}}, []string{"fexit_stats_map"}, []string{"Fexit"}},
+		{&v1alpha1.LsmProgram{ObjectMeta: named("lsm"), Spec: v1alpha1.LsmProgramSpec{
+			LsmProgramInfo: v1alpha1.LsmProgramInfo{BpfProgramCommon: functionOf("deny_mkdir"), HookName: "inode_mkdir"}, BpfAppCommon: of("lsm"),
+		}}, []string{"lsm_stats_map"}, []string{"LSM"}},
 		{&v1alpha1.KprobeProgram{ObjectMeta: named("kprobe"), Spec: v1alpha1.KprobeProgramSpec{
 			KprobeProgramInfo: kprobeInfo("kprobe_counter"), BpfAppCommon: of("go-kprobe-counter"),
 		}}, []string{"kprobe_stats_map"}, []string{"Kprobe"}},

@@ -32,7 +32,7 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/probe"
 )
 
-var trialOrder = []string{"XDP", "TC", "TCX", "Fentry", "Fexit", "Kprobe", "Tracepoint", "Uprobe", node.ContainerUprobe}
+var trialOrder = []string{"XDP", "TC", "TCX", "Fentry", "Fexit", "LSM", "Kprobe", "Tracepoint", "Uprobe", node.ContainerUprobe}
 
 // step is a step of a feature. It has its own t. Objects that later steps need must be
 // created with the t of the feature's test.

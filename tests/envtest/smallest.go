@@ -27,6 +27,7 @@ var programs = map[string]struct{ name, fields string }{
 	"tcx":        {"TCX", interfaces + `,"direction":"egress"`},
 	"fentry":     {"Fentry", `"bpffunctionname":"f","func_name":"do_unlinkat"`},
 	"fexit":      {"Fexit", `"bpffunctionname":"f","func_name":"do_unlinkat"`},
+	"lsm":        {"LSM", `"bpffunctionname":"f","hook_name":"file_open"`},
 	"kprobe":     {"Kprobe", `"bpffunctionname":"f","func_name":"do_unlinkat"`},
 	"kretprobe":  {"Kretprobe", `"bpffunctionname":"f","func_name":"do_unlinkat"`},
 	"uprobe":     {"Uprobe", `"bpffunctionname":"f","target":"libc"`},

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -65,6 +66,7 @@ const (
 	trialInterface = "bpfmantrial"
 	trialFunction  = "do_unlinkat"
 	trialWakeUp    = "try_to_wake_up"
+	trialHook      = "inode_mkdir"
 	trialPriority  = 500
 )
 
@@ -77,6 +79,7 @@ func trials() []trial {
 		return &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FentryLoadInfo{FentryLoadInfo: &gobpfman.FentryLoadInfo{FnName: name}}}
 	}
 	fexit := &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FexitLoadInfo{FexitLoadInfo: &gobpfman.FexitLoadInfo{FnName: trialFunction}}}
+	hook := &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_LsmLoadInfo{LsmLoadInfo: &gobpfman.LsmLoadInfo{HookName: trialHook}}}
 	malloc := "malloc"
 	return []trial{
 		{
@@ -98,6 +101,10 @@ func trials() []trial {
 		{
 			"Fexit", "fexit", &gobpfman.LoadInfo{Name: "test_fexit", ProgramType: gobpfman.BpfmanProgramType_FEXIT, Info: fexit},
 			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FexitAttachInfo{FexitAttachInfo: &gobpfman.FexitAttachInfo{}}},
+		},
+		{
+			"LSM", "lsm", &gobpfman.LoadInfo{Name: "deny_mkdir", ProgramType: gobpfman.BpfmanProgramType_LSM, Info: hook},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_LsmAttachInfo{LsmAttachInfo: &gobpfman.LsmAttachInfo{}}},
 		},
 		{
 			"Kprobe", "kprobe", &gobpfman.LoadInfo{Name: "my_kprobe", ProgramType: gobpfman.BpfmanProgramType_KPROBE},
@@ -138,8 +145,17 @@ func Try(ctx context.Context, client gobpfman.BpfmanClient, prefix string) ([]Tr
 		}}
 		tried = append(tried, inContainer)
 	}
+	daemon, err := bpfman.Recognize(ctx, client)
+	if err != nil {
+		return nil, fmt.Errorf("recognize the daemon: %w", err)
+	}
 	results := make([]Trial, 0, len(tried))
 	for _, t := range tried {
+		if t.load.GetProgramType() == gobpfman.BpfmanProgramType_LSM && daemon == bpfman.Rust {
+			// It takes the type for another one, so the agent doesn't ask it.
+			results = append(results, Trial{Type: t.name, Error: "it needs the daemon in Go"})
+			continue
+		}
 		results = append(results, t.run(ctx, client, prefix))
 	}
 	return results, nil

@@ -60,6 +60,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Bpfman().V1alpha1().FexitPrograms().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("kprobeprograms"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Bpfman().V1alpha1().KprobePrograms().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("lsmprograms"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Bpfman().V1alpha1().LsmPrograms().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("rolloutpolicies"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Bpfman().V1alpha1().RolloutPolicies().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("tcnsprograms"):

@@ -309,13 +309,13 @@ If bpfman would refuse an image, the command says why.`,
 	}
 	flags.AddFormatTo(command)
 	registry.addTo(command)
-	command.Flags().StringVar(&o.Kind, "as", "", "Print an object of this kind that loads the bytecode: xdp, tc, tcx, tracepoint, kprobe, uprobe, fentry, fexit, application, or the name of a kind.")
-	kinds := []string{"xdp", "tc", "tcx", "tracepoint", "kprobe", "uprobe", "fentry", "fexit", "application"}
+	command.Flags().StringVar(&o.Kind, "as", "", "Print an object of this kind that loads the bytecode: xdp, tc, tcx, tracepoint, kprobe, uprobe, fentry, fexit, lsm, application, or the name of a kind.")
+	kinds := []string{"xdp", "tc", "tcx", "tracepoint", "kprobe", "uprobe", "fentry", "fexit", "lsm", "application"}
 	_ = command.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
 	command.Flags().StringVar(&o.Image, "image", "", "With --as: image that the nodes pull. By default, the inspected image.")
 	command.Flags().StringVar(&o.Name, "name", "", "With --as: name of the object.")
 	command.Flags().StringSliceVar(&o.Functions, "function", nil, "With --as: functions to load, if there are several.")
-	command.Flags().StringArrayVar(&attachTo, "attach-to", nil, "With --as: interface, tracepoint, or function to attach to, instead of the one that the section names or the primary interface. In applications, FUNCTION=TARGET.")
+	command.Flags().StringArrayVar(&attachTo, "attach-to", nil, "With --as: interface, tracepoint, function, or hook to attach to, instead of the one that the section names or the primary interface. In applications, FUNCTION=TARGET.")
 	command.Flags().StringVar(&o.Target, "target", "", "With --as: program or library to attach uprobes to.")
 	return command
 }

@@ -124,7 +124,7 @@ func (v *Node) place(p AtHook) {
 		place.Hooks[last].Programs = append(place.Hooks[last].Programs, p)
 		return
 	}
-	place.Hooks = append(place.Hooks, Hook{Type: kind, Ordered: !p.All, Programs: []AtHook{p}})
+	place.Hooks = append(place.Hooks, Hook{Type: kind, Ordered: !p.All && p.Type != "lsm", Programs: []AtHook{p}})
 }
 
 func groupOf(l inventory.Link, place string) string {
@@ -135,7 +135,7 @@ func groupOf(l inventory.Link, place string) string {
 		return "Interfaces"
 	case strings.Contains(l.Type, "tracepoint"):
 		return "Tracepoints"
-	case strings.Contains(l.Type, "probe"), l.Type == "fentry", l.Type == "fexit", l.Type == "fmod_ret", l.Type == "perf_event":
+	case strings.Contains(l.Type, "probe"), l.Type == "fentry", l.Type == "fexit", l.Type == "fmod_ret", l.Type == "lsm", l.Type == "perf_event":
 		return "Functions"
 	case strings.HasPrefix(l.Type, "cgroup"):
 		return "Cgroups"

@@ -276,7 +276,7 @@ func TestRolloutsAreTheOperators(t *testing.T) {
 			o := objectOf(t, kind, func() map[string]any {
 				return map[string]any{
 					"bpffunctionname": "f", "interfaceselector": map[string]any{"interfaces": []string{"eth0"}}, "priority": 1, "direction": "ingress",
-					"func_name": "f", "target": "libc", "names": []string{"syscalls/sys_enter_kill"},
+					"func_name": "f", "hook_name": "file_open", "target": "libc", "names": []string{"syscalls/sys_enter_kill"},
 				}
 			}, []v1alpha1.EBPFProgType{"TCX"})
 			o.SetName("rollout")

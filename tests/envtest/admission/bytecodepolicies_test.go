@@ -531,13 +531,13 @@ func (r random) limits() *v1alpha1.BytecodeLimits {
 		l = &v1alpha1.BytecodeLimits{Interfaces: some(r, "eth*", "*0", "br-lan", "*")}
 	}
 	if r.maybe() {
-		l.ProgramTypes = some(r, v1alpha1.ProgTypeXDP, v1alpha1.ProgTypeTC, v1alpha1.ProgTypeTCX, v1alpha1.ProgTypeFentry, v1alpha1.ProgTypeFexit, v1alpha1.ProgTypeKprobe, v1alpha1.ProgTypeUprobe, v1alpha1.ProgTypeTracepoint)
+		l.ProgramTypes = some(r, v1alpha1.ProgTypeXDP, v1alpha1.ProgTypeTC, v1alpha1.ProgTypeTCX, v1alpha1.ProgTypeFentry, v1alpha1.ProgTypeFexit, v1alpha1.ProgTypeKprobe, v1alpha1.ProgTypeUprobe, v1alpha1.ProgTypeTracepoint, v1alpha1.ProgTypeLSM)
 	}
 	if r.maybe() {
 		l.Tracepoints = some(r, "syscalls/*", "*/sched_switch", "a.b/c")
 	}
 	if r.maybe() {
-		l.Functions = some(r, "tcp_*", "do_unlinkat", "*", "nf_tables:*")
+		l.Functions = some(r, "tcp_*", "do_unlinkat", "*", "nf_tables:*", "bpf_lsm_*")
 	}
 	if r.maybe() {
 		l.Targets = some(r, "libc", "/opt/*", "*.so.?")
@@ -557,6 +557,9 @@ func (r random) object(t *testing.T, kind v1alpha1.Kind[v1alpha1.UserObject]) v1
 	members := []v1alpha1.EBPFProgType{"", "XDP", "TC", "TCX", "Uprobe", "Uretprobe"} // a member can lack its type
 	if !kind.Namespaced {
 		members = append(members, "Fentry", "Fexit", "Kprobe", "Kretprobe", "Tracepoint")
+	}
+	if kind.Name == "BpfApplication" { // upstream's v0.6 has no such members
+		members = append(members, "LSM")
 	}
 	var types []v1alpha1.EBPFProgType
 	for range r.IntN(5) {
@@ -581,6 +584,7 @@ func (r random) program() map[string]any {
 		"priority":          r.IntN(100),
 		"direction":         pick(r, []string{"ingress", "egress"}),
 		"func_name":         pick(r, []string{"tcp_connect", "do_unlinkat", "schedule", "nf_tables:nft_do_chain", "tcp_x:y", ""}),
+		"hook_name":         pick(r, []string{"file_open", "task_kill"}),
 		"offset":            pick(r, []int{0, 0, 0, 4, 9223372036854775807}),
 		"target":            pick(r, []string{"libc", "/opt/bin/x", "/opt/../bin/x", "/opt//x", "/opt/", "/", "..", "../x", "./opt", "x.so.6", "/opt/a/..", ""}),
 		"names":             some(r, "syscalls/sys_enter_kill", "sched/sched_switch", "a.b/c", "axb/c"),

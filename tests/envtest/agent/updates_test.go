@@ -105,8 +105,11 @@ func TestUpstreamFault14EditsOfEachField(t *testing.T) {
 		if testing.Short() && kind.Namespaced {
 			continue // for each, there is a cluster-scoped kind with the same fields
 		}
+		if kind.Name == "LsmProgram" {
+			continue // it needs the daemon in Go: TestLSM
+		}
 		spec := reflect.ValueOf(kind.New()).Elem().FieldByName("Spec").Type()
-		fields := fieldsOf(spec, "")
+		fields := slices.DeleteFunc(fieldsOf(spec, ""), func(field string) bool { return strings.HasPrefix(field, "programs.lsm.") })
 		t.Run(kind.Name, func(t *testing.T) {
 			begin := specOf(t, kind.Name, fields)
 			o := &unstructured.Unstructured{Object: map[string]any{"spec": begin}}

@@ -31,6 +31,7 @@ var columns = map[string][2]string{
 	"FentryProgram":         {programColumns + " FunctionName Image", programCells + ` do_unlinkat quay.io/bpfman-bytecode/x:latest`},
 	"FexitProgram":          {programColumns + " FunctionName Image", programCells + ` do_unlinkat quay.io/bpfman-bytecode/x:latest`},
 	"KprobeProgram":         {programColumns + " FunctionName Offset RetProbe Image", programCells + ` do_unlinkat 4 false quay.io/bpfman-bytecode/x:latest`},
+	"LsmProgram":            {programColumns + " HookName Image", programCells + ` file_open quay.io/bpfman-bytecode/x:latest`},
 	"TcProgram":             {programColumns + " Priority Direction InterfaceSelector ProceedOn Image", programCells + ` 0 ingress {"interfaces":["eth0"]} ["pipe","dispatcher_return"] quay.io/bpfman-bytecode/x:latest`},
 	"TcNsProgram":           {programColumns + " Priority Direction InterfaceSelector ProceedOn Image", programCells + ` 0 ingress {"interfaces":["eth0"]} ["pipe","dispatcher_return"] quay.io/bpfman-bytecode/x:latest`},
 	"TcxProgram":            {programColumns + " Direction InterfaceSelector Priority Image", programCells + ` egress {"interfaces":["eth0"]} 0 quay.io/bpfman-bytecode/x:latest`},

@@ -19,7 +19,7 @@ func TestManifestsOfBytecodeAreValid(t *testing.T) {
 	sections := map[string]string{
 		"xdp": "xdp", "tc": "classifier", "tracepoint": "tracepoint/syscalls/sys_enter_kill", "kprobe": "kprobe/try_to_wake_up",
 		"kretprobe": "kretprobe/try_to_wake_up", "uprobe": "uprobe/libc:malloc", "uretprobe": "uretprobe/libc:malloc",
-		"fentry": "fentry/do_unlinkat", "fexit": "fexit/do_unlinkat",
+		"fentry": "fentry/do_unlinkat", "fexit": "fexit/do_unlinkat", "lsm": "lsm/file_open",
 	}
 	var content bytecode.Object
 	for name, section := range sections {

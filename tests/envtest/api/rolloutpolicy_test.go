@@ -52,7 +52,7 @@ func TestRolloutPolicyValidation(t *testing.T) {
 		{one(`"canaries":{"matchExpressions":[{"key":"a","operator":"In"}]}`), `the operator must be In or NotIn with values`},
 		{one(`"match":{"kinds":["XdpProgram"],"namespaces":["team-*"],"images":["quay.io/acme/*"],"programTypes":["XDP"],"objectSelector":{"matchLabels":{"a":"b"}}}`), ``},
 		{one(`"match":{"kinds":["BpfProgram"]}`), `Unsupported value`},
-		{one(`"match":{"programTypes":["LSM"]}`), `Unsupported value`},
+		{one(`"match":{"programTypes":["Netkit"]}`), `Unsupported value`},
 		{one(`"match":{"objectSelector":{"matchExpressions":[{"key":"a","operator":"in","values":["b"]}]}}`), `the operator must be In or NotIn with values`},
 	}
 	c := client(t, rolloutKind)

@@ -157,6 +157,16 @@ var (
 	xdpRules = proceedOnRules(6, "aborted", "drop", "pass", "tx", "redirect", "dispatcher_return")
 	tcRules  = proceedOnRules(11, "unspec", "ok", "reclassify", "shot", "pipe", "stolen", "queued", "repeat", "redirect", "trap", "dispatcher_return")
 
+	hookRules = []validation{
+		{`{"hook_name":null}`, `spec.hook_name: Required value`},
+		{`{"hook_name":""}`, `spec.hook_name: Invalid value`},
+		{`{"hook_name":"bprm_check_security"}`, ``},
+		{`{"hook_name":"lsm/file_open"}`, `spec.hook_name: Invalid value`},
+		{`{"hook_name":"File_open"}`, `spec.hook_name: Invalid value`},
+		{`{"hook_name":"` + strings.Repeat("a", 64) + `"}`, ``},
+		{`{"hook_name":"` + strings.Repeat("a", 65) + `"}`, `spec.hook_name: Too long`},
+	}
+
 	applicationRules = []validation{
 		{`{"programs":null}`, ``},
 		{`{"programs":[]}`, `spec.programs: Invalid value`},
@@ -192,6 +202,7 @@ var rulesOfKind = map[string][][]validation{
 	"FentryProgram":         {commonRules, programRules, functionRules},
 	"FexitProgram":          {commonRules, programRules, functionRules},
 	"KprobeProgram":         {commonRules, programRules, functionRules, offsetRules, kprobeRules},
+	"LsmProgram":            {commonRules, programRules, hookRules},
 	"TcProgram":             {commonRules, programRules, interfaceRules, containerRules, directionRules, tcRules},
 	"TcNsProgram":           {commonRules, programRules, interfaceRules, nsContainerRules, directionRules, tcRules},
 	"TcxProgram":            {commonRules, programRules, interfaceRules, containerRules, directionRules},
@@ -217,7 +228,7 @@ var bpfProgramRules = [][]validation{{
 
 var (
 	namespacedMembers = []string{"XDP", "TC", "TCX", "Uprobe", "Uretprobe"}
-	clusterMembers    = append([]string{"Fentry", "Fexit", "Kprobe", "Kretprobe", "Tracepoint"}, namespacedMembers...)
+	clusterMembers    = append([]string{"Fentry", "Fexit", "Kprobe", "Kretprobe", "Tracepoint", "LSM"}, namespacedMembers...)
 )
 
 func program(memberType string, fields ...string) string {

@@ -211,7 +211,7 @@ func program(finalizers ...string) *unstructured.Unstructured {
 func TestInstallAndUninstall(t *testing.T) {
 	c := connect(t)
 	for _, resource := range []string{
-		"clusterbpfapplications", v1alpha1.NodeKind.Resource(), v1alpha1.PolicyKind.Resource(), v1alpha1.RolloutPolicyKind.Resource(),
+		"clusterbpfapplications", "lsmprograms", v1alpha1.NodeKind.Resource(), v1alpha1.PolicyKind.Resource(), v1alpha1.RolloutPolicyKind.Resource(),
 	} {
 		name := resource + ".bpfman.io"
 		must.Succeed(t, c.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}))

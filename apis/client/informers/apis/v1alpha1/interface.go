@@ -31,6 +31,8 @@ type Interface interface {
 	FexitPrograms() TypedFexitProgramInformer
 	// KprobePrograms returns a KprobeProgramInformer.
 	KprobePrograms() TypedKprobeProgramInformer
+	// LsmPrograms returns a LsmProgramInformer.
+	LsmPrograms() TypedLsmProgramInformer
 	// RolloutPolicies returns a RolloutPolicyInformer.
 	RolloutPolicies() TypedRolloutPolicyInformer
 	// TcNsPrograms returns a TcNsProgramInformer.
@@ -112,6 +114,11 @@ func (v *version) FexitPrograms() TypedFexitProgramInformer {
 // KprobePrograms returns a TypedKprobeProgramInformer.
 func (v *version) KprobePrograms() TypedKprobeProgramInformer {
 	return &kprobeProgramInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// LsmPrograms returns a TypedLsmProgramInformer.
+func (v *version) LsmPrograms() TypedLsmProgramInformer {
+	return &lsmProgramInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
 // RolloutPolicies returns a TypedRolloutPolicyInformer.

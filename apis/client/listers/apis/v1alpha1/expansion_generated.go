@@ -53,6 +53,10 @@ type FexitProgramListerExpansion interface{}
 // KprobeProgramLister.
 type KprobeProgramListerExpansion interface{}
 
+// LsmProgramListerExpansion allows custom methods to be added to
+// LsmProgramLister.
+type LsmProgramListerExpansion interface{}
+
 // RolloutPolicyListerExpansion allows custom methods to be added to
 // RolloutPolicyLister.
 type RolloutPolicyListerExpansion interface{}

@@ -25,6 +25,7 @@ type BpfmanV1alpha1Interface interface {
 	FentryProgramsGetter
 	FexitProgramsGetter
 	KprobeProgramsGetter
+	LsmProgramsGetter
 	RolloutPoliciesGetter
 	TcNsProgramsGetter
 	TcProgramsGetter
@@ -80,6 +81,10 @@ func (c *BpfmanV1alpha1Client) FexitPrograms() FexitProgramInterface {
 
 func (c *BpfmanV1alpha1Client) KprobePrograms() KprobeProgramInterface {
 	return newKprobePrograms(c)
+}
+
+func (c *BpfmanV1alpha1Client) LsmPrograms() LsmProgramInterface {
+	return newLsmPrograms(c)
 }
 
 func (c *BpfmanV1alpha1Client) RolloutPolicies() RolloutPolicyInterface {

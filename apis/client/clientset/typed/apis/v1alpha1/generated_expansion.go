@@ -25,6 +25,8 @@ type FexitProgramExpansion interface{}
 
 type KprobeProgramExpansion interface{}
 
+type LsmProgramExpansion interface{}
+
 type RolloutPolicyExpansion interface{}
 
 type TcNsProgramExpansion interface{}

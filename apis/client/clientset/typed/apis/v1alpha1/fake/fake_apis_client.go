@@ -55,6 +55,10 @@ func (c *FakeBpfmanV1alpha1) KprobePrograms() v1alpha1.KprobeProgramInterface {
 	return newFakeKprobePrograms(c)
 }
 
+func (c *FakeBpfmanV1alpha1) LsmPrograms() v1alpha1.LsmProgramInterface {
+	return newFakeLsmPrograms(c)
+}
+
 func (c *FakeBpfmanV1alpha1) RolloutPolicies() v1alpha1.RolloutPolicyInterface {
 	return newFakeRolloutPolicies(c)
 }
