@@ -63,6 +63,7 @@ manifests: $(LOCALBIN)/controller-gen generate-deepcopy ## Generate definitions 
 	go run ./hack/kinds lists
 	go run ./hack/keys write
 	$(GENERATE) $< crd paths=./v1alpha1 output:crd:dir=../config/crd/bases
+	mv config/crd/bases/bpfman.io_*states.yaml config/states/
 	go run ./hack/kinds chart
 	go run ./hack/kinds definitions
 

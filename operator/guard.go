@@ -19,6 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/operator/states"
 )
 
 // ReasonForeignDefinitions is the reason of the Event on the ConfigMap if the operator doesn't start because of
@@ -32,15 +33,22 @@ const (
 	lookLater = 30 * time.Second
 )
 
-// guard starts controllers only if the cluster's definitions belong to this API.
-func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, known *kinds.Kinds, open func() error) error {
+// guard starts controllers only if the cluster's definitions belong to this API. It keeps installed current.
+func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, known *kinds.Kinds, installed *states.Definitions, open func() error) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("create discovery client: %w", err)
 	}
 	g := &definitions.Guard{
-		Check: func(ctx context.Context) error { return definitions.Check(ctx, api.RESTClient()) },
-		Open:  open,
+		Check: func(ctx context.Context) error {
+			served, err := definitions.Served(ctx, api.RESTClient())
+			if err != nil {
+				return err
+			}
+			installed.Set(served)
+			return definitions.Foreign(served)
+		},
+		Open: open,
 		Report: func(ctx context.Context, refusal error) {
 			mgr.GetLogger().Error(refusal, "Not starting the controllers yet")
 			if foreign := (*definitions.ForeignError)(nil); errors.As(refusal, &foreign) {

@@ -45,6 +45,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/policies"
 	"github.com/bpfman/bpfman-operator/operator/reports"
 	"github.com/bpfman/bpfman-operator/operator/rollout"
+	"github.com/bpfman/bpfman-operator/operator/states"
 	"github.com/bpfman/bpfman-operator/operator/status"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
@@ -101,9 +102,10 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := lease.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("set up %T: %w", lease, err)
 	}
-	err = guard(mgr, recorder, o.Namespace, known, func() error {
+	installed := &states.Definitions{}
+	err = guard(mgr, recorder, o.Namespace, known, installed, func() error {
 		known.Optional(corev1.SchemeGroupVersion.WithKind("Event")) // they only say why there are no pods
-		return setUp(mgr, controllers(mgr, reports.NewStore(known), recorder, announcer, openShift, o.Proxy))
+		return setUp(mgr, controllers(mgr, known, installed, recorder, announcer, openShift, o.Proxy))
 	})
 	if err != nil {
 		return nil, err
@@ -150,8 +152,13 @@ func (c *collector) Add(runnable manager.Runnable) error {
 	return nil
 }
 
-func controllers(mgr ctrl.Manager, stored *reports.Store, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool, proxy httpproxy.Config) []controller {
+func controllers(
+	mgr ctrl.Manager, known *kinds.Kinds, installed *states.Definitions, recorder events.EventRecorder, announcer *takeover.Announcer,
+	openShift bool, proxy httpproxy.Config,
+) []controller {
 	c, live, namespace := mgr.GetClient(), mgr.GetAPIReader(), announcer.ConfigMap.Namespace
+	stored := reports.NewStore(known)
+	upstreams := &takeover.Reports{Client: c, Reports: stored, Live: live, Announcer: announcer, Namespace: namespace, AgentLabels: deploy.PodLabels()}
 	finalizers := &contest.Ledger[types.UID]{Clock: clock.RealClock{}}
 	published := &hints.Reconciler{Client: c, Namespace: namespace, Clock: clock.RealClock{}}
 	all := []controller{
@@ -173,8 +180,14 @@ func controllers(mgr ctrl.Manager, stored *reports.Store, recorder events.EventR
 		&bpfnodes.Reconciler{Client: c, Namespace: namespace},
 		&policies.Reconciler{Client: c, Reports: stored, Live: live, Namespace: namespace, Clock: clock.RealClock{}},
 		&policies.Rollouts{Client: c},
-		&takeover.Reports{Client: c, Reports: stored, Live: live, Announcer: announcer, Namespace: namespace, AgentLabels: deploy.PodLabels()},
+		upstreams,
 		&takeover.Roles{Client: c, Live: live, Announcer: announcer, Namespace: namespace},
+	}
+	for _, kind := range v1alpha1.StateKinds {
+		all = append(all, &states.Reconciler{
+			Kind: kind, Client: c, Reports: stored, Clock: clock.RealClock{}, Definitions: installed, Known: known, Upstream: upstreams, Announcer: announcer,
+			Contests: &contest.Ledger[types.UID]{Clock: clock.RealClock{}},
+		})
 	}
 	for _, kind := range v1alpha1.UserKinds {
 		all = append(all, &takeover.Objects{Client: c, Recorder: recorder, Announcer: announcer, Contests: finalizers, Kind: kind})

@@ -45,6 +45,8 @@ type Member struct {
 	ID string
 	// Type is the spec.type of the BpfProgram, for example "xdp" or "application".
 	Type string
+	// ProgramType is the type of the program, for example "xdp".
+	ProgramType string
 }
 
 // OwnerOf converts a user object of a kind.
@@ -65,7 +67,8 @@ func OwnerOf(kind string, o v1alpha1.UserObject) Owner {
 	seen := map[string]int{}
 	for i, p := range userobject.Programs(o) {
 		k := specOf(p, i)
-		m := Member{Spec: k, Type: strings.ToLower(string(p.Type))}
+		programType := strings.ToLower(string(p.Type))
+		m := Member{Spec: k, Type: programType, ProgramType: programType}
 		if !k.Attached() {
 			m.Spec = unattached{k}
 		}

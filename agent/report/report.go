@@ -192,6 +192,7 @@ func empty(owner program.Owner, node string, member program.Member) v1alpha1.Pro
 	status.Node = node
 	status.OwnerGeneration = owner.Generation
 	status.Function = member.LoadInfo().GetName()
+	status.ProgramType = member.ProgramType
 	if image := BytecodeName(owner.Bytecode); image != "" {
 		status.Bytecode = &v1alpha1.BpfProgramBytecode{Image: image}
 	}
@@ -242,6 +243,7 @@ func describePredecessor(object v1alpha1.ProgramObject, actual []daemon.Program,
 			continue
 		}
 		describe(object, a)
+		object.GetStatus().Previous = true
 		byPoint := map[string]v1alpha1.BpfProgramLink{}
 		for _, id := range slices.Sorted(maps.Keys(a.Links)) {
 			if link := a.Links[id]; link.Point != "" {
@@ -270,7 +272,9 @@ func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o O
 		if _, there := byPoint[link.Point]; there && leftover {
 			continue
 		}
-		byPoint[link.Point] = v1alpha1.BpfProgramLink{AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached}
+		byPoint[link.Point] = v1alpha1.BpfProgramLink{
+			AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached, Hook: wanted.Hook(link),
+		}
 	}
 	var failed []error
 	for _, point := range wanted.Points {
@@ -278,7 +282,7 @@ func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o O
 		if there := byPoint[point.Name]; there.LinkID != 0 && there.Digest == link.Digest {
 			continue
 		}
-		missing := v1alpha1.BpfProgramLink{AttachPoint: point.Name, State: v1alpha1.LinkNotAttached}
+		missing := v1alpha1.BpfProgramLink{AttachPoint: point.Name, State: v1alpha1.LinkNotAttached, Hook: point.Hook()}
 		if err := o.Attaches[Attach{n, wanted.Function(), link}]; err != nil {
 			missing.Error = shorten.Middle(err.Error(), maxLinkError)
 			failed = append(failed, err)

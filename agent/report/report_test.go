@@ -316,6 +316,12 @@ func TestSharedFunction(t *testing.T) {
 		if id := objects[n].GetStatus().ProgramID; id != 9 {
 			t.Errorf("object %d: program %d", n, id)
 		}
+		// Attach points that are wanted have fields, whether the program is attached there or not.
+		for _, l := range objects[n].GetStatus().Links {
+			if wanted := l.AttachPoint != "old/one"; (l.Hook != nil) != wanted || wanted && l.Hook.Tracepoint != l.AttachPoint {
+				t.Errorf("object %d: the hook of %s is %+v", n, l.AttachPoint, l.Hook)
+			}
+		}
 	}
 }
 
@@ -367,7 +373,7 @@ func TestObject(t *testing.T) {
 	}}
 	expected.Spec = v1alpha1.BpfProgramSpec{Type: "application", Maps: map[string]string{"counter": "/run/bpfman/fs/maps/9/counter"}}
 	expected.Status = v1alpha1.BpfProgramStatus{
-		Conditions: o.Status.Conditions, Node: "node", OwnerGeneration: 3, ProgramID: 10, Function: "g", Tag: "0123456789abcdef",
+		Conditions: o.Status.Conditions, Node: "node", OwnerGeneration: 3, ProgramID: 10, Function: "g", ProgramType: "tracepoint", Previous: true, Tag: "0123456789abcdef",
 		LoadedAt: "2026-01-01T00:00:00+0000", MapIDs: []uint32{7}, MapOwnerID: new(uint32(9)), MapUsedBy: []string{"10", "11"},
 		Bytecode: &v1alpha1.BpfProgramBytecode{Image: "file:/x.o"},
 		Links:    []v1alpha1.BpfProgramLink{{AttachPoint: "a/g", Digest: want.Loads[0].Programs[1].Points[0].Digest, LinkID: 100, State: v1alpha1.LinkAttached}},

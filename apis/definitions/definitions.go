@@ -26,7 +26,7 @@ import (
 
 // upstreamKinds are the kinds of upstream's v0.6 that this API doesn't have. While they are served, upstream's
 // operator can run, and write the same objects.
-var upstreamKinds = []string{"ClusterBpfApplicationState", "BpfApplicationState", "Config"}
+var upstreamKinds = []string{"BpfApplicationState", "Config"}
 
 // lookTimeout bounds one request to the API server.
 const lookTimeout = 10 * time.Second
@@ -47,6 +47,9 @@ func (f *ForeignError) Error() string {
 func Foreign(served []metav1.APIResource) error {
 	namespaced := map[string]bool{}
 	for _, kind := range v1alpha1.AllKinds() {
+		namespaced[kind.Name] = kind.Namespaced
+	}
+	for _, kind := range v1alpha1.StateKinds {
 		namespaced[kind.Name] = kind.Namespaced
 	}
 	var foreign []string
@@ -70,24 +73,34 @@ func Foreign(served []metav1.APIResource) error {
 	return &ForeignError{foreign}
 }
 
-// Check gets the resources from the API server's discovery API, which every client can read, and returns a
-// *ForeignError if some belong to another API.
+// Check gets the resources from the API server's discovery API, and returns a *ForeignError if some belong to another
+// API.
 func Check(ctx context.Context, api rest.Interface) error {
+	served, err := Served(ctx, api)
+	if err != nil {
+		return err
+	}
+	return Foreign(served)
+}
+
+// Served returns the resources that an API server serves in this API's group and version, from its discovery API, which
+// every client can read.
+func Served(ctx context.Context, api rest.Interface) ([]metav1.APIResource, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	version := v1alpha1.SchemeGroupVersion.String()
 	body, err := api.Get().AbsPath("/apis", version).SetHeader("Accept", runtime.ContentTypeJSON).DoRaw(ctx)
 	if apierrors.IsNotFound(err) {
-		return nil // no kind is defined
+		return nil, nil // no kind is defined
 	}
 	var list metav1.APIResourceList
 	if err == nil {
 		err = json.Unmarshal(body, &list)
 	}
 	if err != nil {
-		return fmt.Errorf("discover the cluster's kinds in %s: %w", version, err)
+		return nil, fmt.Errorf("discover the cluster's kinds in %s: %w", version, err)
 	}
-	return Foreign(list.APIResources)
+	return list.APIResources, nil
 }
 
 // Guard is a Runnable of a manager. As long as the cluster has other definitions, it delays everything that reads

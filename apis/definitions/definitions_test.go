@@ -52,13 +52,15 @@ func TestForeign(t *testing.T) {
 		"ours and a new one": {append(ours(), metav1.APIResource{Name: "bpfsomethings", Kind: "BpfSomething"}), ""},
 		"upstream's v0.6": {
 			upstreams(),
-			"BpfApplication (namespaced), BpfApplicationState (namespaced), " +
-				"ClusterBpfApplicationState (cluster-scoped), Config (cluster-scoped)",
+			"BpfApplication (namespaced), BpfApplicationState (namespaced), Config (cluster-scoped)",
 		},
 		"upstream's v0.6, and ours where they don't clash": {
 			append(withoutApplications, upstreams()...),
-			"BpfApplication (namespaced), BpfApplicationState (namespaced), " +
-				"ClusterBpfApplicationState (cluster-scoped), Config (cluster-scoped)",
+			"BpfApplication (namespaced), BpfApplicationState (namespaced), Config (cluster-scoped)",
+		},
+		"ours, and one that is optional": {append(ours(), metav1.APIResource{Name: "clusterbpfapplicationstates", Kind: "ClusterBpfApplicationState"}), ""},
+		"another scope of an optional one": {
+			[]metav1.APIResource{{Name: "clusterbpfapplicationstates", Kind: "ClusterBpfApplicationState", Namespaced: true}}, "ClusterBpfApplicationState (namespaced)",
 		},
 		"another scope": {[]metav1.APIResource{{Name: "xdpprograms", Kind: "XdpProgram", Namespaced: true}}, "XdpProgram (namespaced)"},
 	} {
@@ -116,7 +118,7 @@ func TestGuardOpensWhenForeignDefinitionsAreGone(t *testing.T) {
 		go func() { ended <- g.Start(ctx) }()
 		time.Sleep(time.Minute) //nolint:forbidigo // in the bubble, the clock isn't real
 		synctest.Wait()
-		if g.opened != 0 || len(g.reported) != 1 || !strings.Contains(g.reported[0], "ClusterBpfApplicationState (cluster-scoped)") || g.Held() == nil {
+		if g.opened != 0 || len(g.reported) != 1 || !strings.Contains(g.reported[0], "BpfApplicationState (namespaced)") || g.Held() == nil {
 			t.Errorf("opened %d times, said %q, held: %v", g.opened, g.reported, g.Held())
 		}
 		g.say(nil)

@@ -41,6 +41,17 @@ type BpfProgramStatus struct {
 	// +optional
 	Function string `json:"function,omitempty"`
 
+	// programtype is the type of the program, also for a member of an application.
+	// For example: `tcx`.
+	// +optional
+	ProgramType string `json:"programtype,omitempty"`
+
+	// previous is true if the program can't be loaded as its owner describes it, and
+	// the one that was loaded before still runs. programid, maps, and links are then
+	// those of that program.
+	// +optional
+	Previous bool `json:"previous,omitempty"`
+
 	// tag is the kernel's hash of the program's instructions. For example:
 	// `8e3d9a1b2c4f5a60`.
 	// +optional
@@ -186,6 +197,69 @@ type BpfProgramLink struct {
 	// error is the daemon's error, if the program isn't attached.
 	// +optional
 	Error string `json:"error,omitempty"`
+
+	// hook has the parts of the attach point in fields. It is absent for an attach
+	// point that the owner doesn't select anymore.
+	// +optional
+	Hook *BpfProgramHook `json:"hook,omitempty"`
+}
+
+// BpfProgramHook is where and how a program is attached, or should be. It has the
+// fields that programs of its type have.
+type BpfProgramHook struct {
+	// interface is the network interface. For example: `eth0`.
+	// +optional
+	Interface string `json:"interface,omitempty"`
+
+	// netns is the path of the network namespace with the interface, as the daemon
+	// sees it, if it isn't that of the node. For example: `/run/netns/cni-1234`.
+	// +optional
+	NetNS string `json:"netns,omitempty"`
+
+	// direction is the direction of the packets: `ingress` or `egress`.
+	// +optional
+	Direction string `json:"direction,omitempty"`
+
+	// priority is the place in the order of the programs on an interface. For
+	// example: `50`.
+	// +optional
+	Priority *int32 `json:"priority,omitempty"`
+
+	// proceedon lists the results after which the next program on the interface
+	// runs. For example: `[pass, dispatcher_return]`.
+	// +optional
+	// +listType=atomic
+	ProceedOn []string `json:"proceedon,omitempty"`
+
+	// tracepoint is the tracepoint, as category/event. For example:
+	// `syscalls/sys_enter_kill`.
+	// +optional
+	Tracepoint string `json:"tracepoint,omitempty"`
+
+	// function is the function of the kernel or of target. For example: `malloc`.
+	// +optional
+	Function string `json:"function,omitempty"`
+
+	// offset is the distance from the start of function, or of target without a
+	// function, in bytes. For example: `8`.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Offset uint64 `json:"offset,omitempty"`
+
+	// target is the library or executable that has the function. For example:
+	// `libc`.
+	// +optional
+	Target string `json:"target,omitempty"`
+
+	// pid is the id of the process that the program is limited to. For example:
+	// `1234`.
+	// +optional
+	PID *int32 `json:"pid,omitempty"`
+
+	// containerpid is the id of a process of the container that has target. For
+	// example: `1234`.
+	// +optional
+	ContainerPID *int32 `json:"containerpid,omitempty"`
 }
 
 // LinkState says whether a program is attached at an attach point.

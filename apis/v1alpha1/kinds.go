@@ -230,7 +230,35 @@ var PolicyKind = Kind[*BytecodePolicy]{"BytecodePolicy", false, func() *Bytecode
 // RolloutPolicyKind is the kind of policies about rollouts, which administrators write.
 var RolloutPolicyKind = Kind[*RolloutPolicy]{"RolloutPolicy", false, func() *RolloutPolicy { return &RolloutPolicy{} }, func() runtime.Object { return &RolloutPolicyList{} }}
 
-// AllKinds returns all kinds of this API.
+// StateObject is the interface of States: the objects of all StateKinds.
+// +kubebuilder:object:generate=false
+type StateObject interface {
+	Object
+
+	// GetStatus returns the status, for reading and for writing.
+	GetStatus() *ApplicationStateStatus
+}
+
+// StateKind is a kind of upstream's v0.6 that the operator writes, with one object for each
+// application on each node, where its definition is installed.
+// +kubebuilder:object:generate=false
+type StateKind struct {
+	Kind[StateObject]
+
+	// Application is the kind of the applications.
+	Application string
+}
+
+// StateKinds aren't among AllKinds, because an installation doesn't have them unless it is
+// wanted.
+var StateKinds = []StateKind{
+	{
+		Kind[StateObject]{"ClusterBpfApplicationState", false, func() StateObject { return &ClusterBpfApplicationState{} }, func() runtime.Object { return &ClusterBpfApplicationStateList{} }},
+		"ClusterBpfApplication",
+	},
+}
+
+// AllKinds returns the kinds of this API that each installation has.
 func AllKinds() []Kind[Object] {
 	var all []Kind[Object]
 	for _, k := range UserKinds {

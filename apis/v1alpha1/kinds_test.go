@@ -21,7 +21,11 @@ func TestKindsAreRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	var listed []string
-	for _, kind := range AllKinds() {
+	all := AllKinds()
+	for _, kind := range StateKinds {
+		all = append(all, ofObjects(kind.Kind))
+	}
+	for _, kind := range all {
 		listed = append(listed, kind.Name)
 		if got := reflect.TypeOf(kind.New()).Elem().Name(); got != kind.Name {
 			t.Errorf("%s: New returns a %s", kind.Name, got)

@@ -319,3 +319,29 @@ func results[F, T ~string](of []F, table map[F]T, defaults ...T) []T {
 	}
 	return out
 }
+
+// XdpLinkResultsOf returns the results of an XDP program as the links of applications have them.
+func XdpLinkResultsOf(words []string) []XdpLinkResult { return linkResults(xdpResults, words) }
+
+// TcLinkResultsOf returns the results of a TC program as the links of applications have them.
+func TcLinkResultsOf(words []string) []TcLinkResult { return linkResults(tcResults, words) }
+
+func linkResults[F, T ~string](table map[F]T, words []string) []F {
+	out := make([]F, 0, len(words))
+	for _, word := range words {
+		for result, own := range table {
+			if string(own) == word {
+				out = append(out, result)
+			}
+		}
+	}
+	return out
+}
+
+// LinkDirectionOf returns a direction as the links of applications have it.
+func LinkDirectionOf(direction string) LinkDirection {
+	if direction == "egress" {
+		return "Egress"
+	}
+	return "Ingress"
+}

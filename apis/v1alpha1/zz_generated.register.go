@@ -63,6 +63,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&BytecodePolicyList{},
 		&ClusterBpfApplication{},
 		&ClusterBpfApplicationList{},
+		&ClusterBpfApplicationState{},
+		&ClusterBpfApplicationStateList{},
 		&FentryProgram{},
 		&FentryProgramList{},
 		&FexitProgram{},

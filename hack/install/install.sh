@@ -15,9 +15,9 @@ set -euo pipefail
 kubectl() { command "${KUBECTL:-kubectl}" "$@"; }
 timeout=${TIMEOUT:-180s}
 
-# Kinds that both upstream and this project define: all of v0.5's, and one of v0.6's, clusterbpfapplications. Such a
-# definition is taken over.
-cluster_kinds="bpfapplications bpfprograms clusterbpfapplications fentryprograms fexitprograms kprobeprograms tcprograms tcxprograms
+# Kinds that both upstream and this project define: all of v0.5's, and two of v0.6's, clusterbpfapplications and
+# clusterbpfapplicationstates. Such a definition is taken over.
+cluster_kinds="bpfapplications bpfprograms clusterbpfapplications clusterbpfapplicationstates fentryprograms fexitprograms kprobeprograms tcprograms tcxprograms
 tracepointprograms uprobeprograms xdpprograms"
 namespaced_kinds="bpfnsapplications bpfnsprograms tcnsprograms tcxnsprograms uprobensprograms xdpnsprograms"
 

@@ -45,7 +45,7 @@ var lists = []list{
 	{"apis/v1alpha1/bytecodepolicy.go", types(), "{kind}", ";"},
 	{"apis/v1alpha1/rolloutpolicy.go", users(), "{kind}", ";"},
 	{"apis/v1alpha1/rolloutpolicy.go", types(), "{kind}", ";"},
-	{"mkdocs.yml", all(), "- {kind}: reference/api/{page}.md", ""},
+	{"mkdocs.yml", documented(), "- {kind}: reference/api/{page}.md", ""},
 	{"docs/first-day.md", written(), "{resource}", ","},
 	{"docs/from-upstream.md", users(), "{resource}", ","},
 	{"docs/install.md", ofScope(false), "{resource}", ","},
@@ -57,6 +57,16 @@ var lists = []list{
 // all returns all kinds, in the order of the alphabet.
 func all() []name {
 	names := choose(func(v1alpha1.Kind[v1alpha1.Object]) bool { return true })
+	slices.SortFunc(names, func(a, b name) int { return strings.Compare(a.kind, b.kind) })
+	return names
+}
+
+// documented returns all kinds, with those whose definitions are optional.
+func documented() []name {
+	names := all()
+	for _, k := range v1alpha1.StateKinds {
+		names = append(names, name{k.Name, k.Resource()})
+	}
 	slices.SortFunc(names, func(a, b name) int { return strings.Compare(a.kind, b.kind) })
 	return names
 }

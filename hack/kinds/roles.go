@@ -29,7 +29,7 @@ const (
 const changing = "create, delete, deletecollection, get, list, patch, update, watch"
 
 // userRoles returns the ClusterRoles for users: an editor and a viewer role for each kind that users write, and a viewer
-// role for each kind that the agent and the inspector write.
+// role for each kind that the operator, the agent, and the inspector write.
 func userRoles() string {
 	var text strings.Builder
 	text.WriteString(header)
@@ -41,6 +41,9 @@ func userRoles() string {
 			}
 			text.WriteString(role(kind.Name, kind.Resource(), "editor", label, changing))
 		}
+		text.WriteString(role(kind.Name, kind.Resource(), "viewer", toView, "get, list, watch"))
+	}
+	for _, kind := range v1alpha1.StateKinds {
 		text.WriteString(role(kind.Name, kind.Resource(), "viewer", toView, "get, list, watch"))
 	}
 	return text.String()

@@ -42,6 +42,13 @@ func (k *Kinds) Optional(gvk schema.GroupVersionKind) {
 	k.change(gvk, func(s *kind) { s.optional = true })
 }
 
+// Forget removes a kind, because nothing reads it anymore.
+func (k *Kinds) Forget(gvk schema.GroupVersionKind) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.kinds, gvk)
+}
+
 // SetListed sets the function that reports whether the caller has listed all objects of a kind,
 // with [Kinds.List] or a cache that watches them.
 func (k *Kinds) SetListed(gvk schema.GroupVersionKind, listed func() bool) {

@@ -79,6 +79,9 @@ func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, erro
 	for _, k := range v1alpha1.AllKinds() {
 		known.Add(k.GroupVersionKind(), k.Scope())
 	}
+	for _, k := range v1alpha1.StateKinds {
+		known.Add(k.GroupVersionKind(), k.Scope())
+	}
 	others, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("create REST mapper: %w", err)

@@ -89,6 +89,21 @@ func Decode(object []byte) (*Report, error) {
 	return report, err
 }
 
+// decode decodes a report, with its Detail if that is wanted.
+func (s *Store) decode(object jsontext.Value) (*Report, liststream.Metadata, error) {
+	report, m, err := decode(object)
+	if err != nil || !s.detailed(report.Owner.Value().Kind) || report.State.Value().Undecodable != "" {
+		return report, m, err
+	}
+	var read struct {
+		Status Detail `json:"status"`
+	}
+	if err := json.Unmarshal(object, &read, liststream.Lax); err == nil { // otherwise, the links are of another schema
+		report.State = unique.Make(report.State.Value().WithDetail(read.Status))
+	}
+	return report, m, nil
+}
+
 // decode decodes a report. If the status can't be decoded, because it was stored with another schema, the report
 // is Undecodable.
 func decode(object jsontext.Value) (*Report, liststream.Metadata, error) {

@@ -73,6 +73,8 @@ type State struct {
 	Undecodable string
 	// policies contains lines with the name of a policy, "=", and its verdict. Names can't contain "=".
 	policies string
+	// detail is a [Detail] in JSON, or "" if it isn't kept.
+	detail string
 }
 
 // Policies yields the verdicts of BytecodePolicies, by name.

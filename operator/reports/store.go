@@ -29,6 +29,8 @@ import (
 type Store struct {
 	known *kinds.Kinds
 	parts []*part // one for each kind
+	// details is the wish to keep the details of reports.
+	details wish
 
 	// changing is held while the store changes and notifies subscribers, so that all subscribers get the changes
 	// in the same order.
@@ -56,7 +58,7 @@ type part struct {
 
 // NewStore returns an empty store. It records in known which of its kinds can't be read.
 func NewStore(known *kinds.Kinds) *Store {
-	s := &Store{known: known}
+	s := &Store{known: known, details: wish{made: make(chan struct{})}}
 	for _, kind := range v1alpha1.ProgramKinds {
 		s.parts = append(s.parts, &part{store: s, kind: kind, byUID: map[types.UID]*Report{}, byNode: map[string][]*Report{}})
 	}
@@ -73,7 +75,7 @@ func (s *Store) SetupWithManager(mgr ctrl.Manager) error {
 	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		var running sync.WaitGroup
 		for _, p := range s.parts {
-			running.Go(func() { p.reflect(ctx, liststream.New(api, p.kind.Resource(), codec, decode)) })
+			running.Go(func() { p.reflect(ctx, liststream.New(api, p.kind.Resource(), codec, s.decode)) })
 		}
 		running.Wait()
 		return nil
@@ -89,9 +91,17 @@ func (p *part) reflect(ctx context.Context, from *toolscache.ListWatch) {
 	gvk := p.kind.GroupVersionKind()
 	p.store.known.SetListed(gvk, p.hasListed)
 	from = p.store.known.Watch(gvk, from)
-	toolscache.NewReflectorWithOptions(from, nil, p, toolscache.ReflectorOptions{
-		Name: p.kind.Resource(), TypeDescription: p.kind.Name,
-	}).RunWithContext(ctx)
+	reflect := func(ctx context.Context) {
+		toolscache.NewReflectorWithOptions(from, nil, p, toolscache.ReflectorOptions{
+			Name: p.kind.Resource(), TypeDescription: p.kind.Name,
+		}).RunWithContext(ctx)
+	}
+	undetailed, cancel := p.untilDetails(ctx)
+	defer cancel()
+	reflect(undetailed)
+	if ctx.Err() == nil {
+		reflect(ctx)
+	}
 }
 
 // Source makes the store an event source of a controller.
@@ -111,6 +121,20 @@ func (s *Store) Subscribe(changed func(Change)) {
 		for _, r := range p.byUID { // nothing changes while changing is held
 			changed(Change{After: r})
 		}
+	}
+}
+
+// Each calls visit with each report of a scope, while none changes. It must not block.
+func (s *Store) Each(namespaced bool, visit func(*Report)) {
+	for _, p := range s.parts {
+		if p.kind.Namespaced != namespaced {
+			continue
+		}
+		p.mu.RLock()
+		for _, r := range p.byUID {
+			visit(r)
+		}
+		p.mu.RUnlock()
 	}
 }
 

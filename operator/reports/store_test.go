@@ -324,7 +324,7 @@ func TestReflect(t *testing.T) {
 			var reflecting sync.WaitGroup
 			p := clusterScoped(s)
 			reflecting.Go(func() {
-				p.reflect(ctx, liststream.New(api, p.kind.Resource(), runtime.NewParameterCodec(scheme), decode))
+				p.reflect(ctx, liststream.New(api, p.kind.Resource(), runtime.NewParameterCodec(scheme), s.decode))
 			})
 			var got []string
 			for range 4 {

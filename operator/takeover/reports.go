@@ -65,7 +65,7 @@ func (r *Reports) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
 	node := request.Name
-	runs, err := r.agentRuns(ctx, node)
+	runs, err := r.AgentRuns(ctx, node)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -85,9 +85,9 @@ func (r *Reports) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// agentRuns reports whether a pod of upstream's DaemonSet is on a node. Such a pod lacks a label that this
+// AgentRuns reports whether a pod of upstream's DaemonSet is on a node. Such a pod lacks a label that this
 // operator's pods have.
-func (r *Reports) agentRuns(ctx context.Context, node string) (bool, error) {
+func (r *Reports) AgentRuns(ctx context.Context, node string) (bool, error) {
 	selector, err := lacking(PartOfLabel, r.AgentLabels)
 	if err != nil {
 		return false, fmt.Errorf("select upstream's pods: %w", err)

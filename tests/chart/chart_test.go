@@ -197,6 +197,19 @@ func TestChartWithMonitoring(t *testing.T) {
 	same(t, template(t, "bpfman", "crds.keep=false", "monitoring.enabled=true"), kustomize(t, "config/monitoring"))
 }
 
+func TestChartWithStates(t *testing.T) {
+	want := kustomize(t, "config/default")
+	maps.Copy(want, kustomize(t, "config/states"))
+	same(t, template(t, "bpfman", "crds.keep=false", "crds.states=true"), want)
+	key := "CustomResourceDefinition  clusterbpfapplicationstates.bpfman.io"
+	for setting, kept := range map[string]string{"crds.keep=true": "keep", "crds.keep=false": ""} {
+		object := unstructured.Unstructured{Object: template(t, "bpfman", "crds.states=true", setting)[key]}
+		if got := object.GetAnnotations()["helm.sh/resource-policy"]; object.Object == nil || got != kept {
+			t.Errorf("%s: the policy is %q", setting, got)
+		}
+	}
+}
+
 // TestValuesOfOverlays checks that an overlay and the corresponding values deploy the same.
 func TestValuesOfOverlays(t *testing.T) {
 	for _, overlay := range []string{"config/one-node", "config/hardened"} {

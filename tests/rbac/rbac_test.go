@@ -121,6 +121,9 @@ func TestEveryRoleIsKnown(t *testing.T) {
 	for _, kind := range v1alpha1.ProgramKinds {
 		known["ClusterRole bpfman-"+strings.ToLower(kind.Name)+"-viewer-role"] = true
 	}
+	for _, kind := range v1alpha1.StateKinds {
+		known["ClusterRole bpfman-"+strings.ToLower(kind.Name)+"-viewer-role"] = true
+	}
 	known["ClusterRole bpfman-bpfnode-viewer-role"] = true
 	for _, policy := range []string{"bytecodepolicy", "rolloutpolicy"} {
 		known["ClusterRole bpfman-"+policy+"-editor-role"] = true

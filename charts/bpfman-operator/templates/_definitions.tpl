@@ -1,7 +1,7 @@
 {{- /* The cluster's definitions in bpfman.io without this project's mark, as a list: "taken" are those that upstream's v0.5
-has too, and v0.6's clusterbpfapplications, "foreign" all others. As hack/install/install.sh sorts them. */ -}}
+has too, and v0.6's clusterbpfapplications and clusterbpfapplicationstates, "foreign" all others. As hack/install/install.sh sorts them. */ -}}
 {{- define "bpfman.unmarked" -}}
-{{- $cluster := list "bpfapplications" "bpfprograms" "clusterbpfapplications" "fentryprograms" "fexitprograms" "kprobeprograms" "tcprograms" "tcxprograms" "tracepointprograms" "uprobeprograms" "xdpprograms" }}
+{{- $cluster := list "bpfapplications" "bpfprograms" "clusterbpfapplications" "clusterbpfapplicationstates" "fentryprograms" "fexitprograms" "kprobeprograms" "tcprograms" "tcxprograms" "tracepointprograms" "uprobeprograms" "xdpprograms" }}
 {{- $namespaced := list "bpfnsapplications" "bpfnsprograms" "tcnsprograms" "tcxnsprograms" "uprobensprograms" "xdpnsprograms" }}
 {{- $found := list }}
 {{- range (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "").items }}

@@ -415,7 +415,7 @@ func TestForeignDefinitions(t *testing.T) {
 		for _, part := range []string{"config/default", "config/crd", "config/release/agent"} {
 			said, err := c.run(t, manifests(t, part), "install.sh", "-")
 			for _, expected := range []string{
-				"nothing is applied", "  bpfapplications.bpfman.io (Namespaced)", "  clusterbpfapplicationstates.bpfman.io (Cluster)", "  configs.bpfman.io (Cluster)", "v0.6",
+				"nothing is applied", "  bpfapplications.bpfman.io (Namespaced)", "  bpfapplicationstates.bpfman.io (Namespaced)", "  configs.bpfman.io (Cluster)", "v0.6",
 			} {
 				if err == nil || !strings.Contains(said, expected) {
 					t.Errorf("%s: %v, without %q:\n%s", part, err, expected, said)
@@ -435,7 +435,7 @@ func TestForeignDefinitions(t *testing.T) {
 	t.Run("the chart installs nothing", func(t *testing.T) {
 		before := c.everything(t)
 		said, err := c.helm(t, "install", "bpfman", "--namespace", namespace, "--create-namespace", "--take-ownership", "--force-conflicts")
-		for _, expected := range []string{"nothing is installed", "bpfapplications.bpfman.io (Namespaced), ", "clusterbpfapplicationstates.bpfman.io (Cluster)", "configs.bpfman.io (Cluster)"} {
+		for _, expected := range []string{"nothing is installed", "bpfapplications.bpfman.io (Namespaced), ", "bpfapplicationstates.bpfman.io (Namespaced)", "configs.bpfman.io (Cluster)"} {
 			if err == nil || !strings.Contains(said, expected) {
 				t.Errorf("helm install: %v, without %q:\n%s", err, expected, said)
 			}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package reports
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/liststream"
+)
+
+// Detail is the part of a report that only States need: see [Store.KeepDetails]. Reports don't share it, because each
+// link has an id of its own.
+type Detail struct {
+	Function    string                    `json:"function"`
+	ProgramType string                    `json:"programtype"`
+	Previous    bool                      `json:"previous,omitzero"`
+	Links       []v1alpha1.BpfProgramLink `json:"links,omitzero"`
+}
+
+// Detail returns the detail, and false if it isn't kept.
+func (s State) Detail() (d Detail, kept bool) {
+	err := json.Unmarshal([]byte(s.detail), &d, liststream.Lax)
+	return d, err == nil
+}
+
+// WithDetail returns the state with a detail.
+func (s State) WithDetail(d Detail) State {
+	for i := range d.Links {
+		d.Links[i].Digest = ""
+	}
+	if encoded, err := json.Marshal(d, liststream.Lax); err == nil {
+		s.detail = string(encoded)
+	}
+	return s
+}
+
+// wish is set once.
+type wish struct {
+	once sync.Once
+	made chan struct{}
+}
+
+func (w *wish) make() { w.once.Do(func() { close(w.made) }) }
+
+func (w *wish) isMade() bool {
+	select {
+	case <-w.made:
+		return true
+	default:
+		return false
+	}
+}
+
+// KeepDetails makes the store keep the [Detail] of the reports of applications that have States. If there are reports
+// without it, the store reads all reports of the scope again, so each of them changes.
+func (s *Store) KeepDetails() { s.details.make() }
+
+// detailed reports whether the details of the reports of a kind of owner are wanted.
+func (s *Store) detailed(ownerKind string) bool {
+	return s.details.isMade() && slices.ContainsFunc(v1alpha1.StateKinds, func(k v1alpha1.StateKind) bool { return k.Application == ownerKind })
+}
+
+// untilDetails returns a context for reading reports without details. It ends when details are wanted.
+func (p *part) untilDetails(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if slices.ContainsFunc(v1alpha1.StateKinds, func(k v1alpha1.StateKind) bool { return k.Namespaced == p.kind.Namespaced }) {
+		go func() {
+			defer cancel()
+			select {
+			case <-p.store.details.made:
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, cancel
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package reports
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/liststream"
+)
+
+func ofApplication(p *v1alpha1.BpfProgram) {
+	p.OwnerReferences[1].Kind = "ClusterBpfApplication"
+	p.Status.Function, p.Status.ProgramType, p.Status.Previous = "pass", "tcx", true
+	p.Status.Links[0].Digest, p.Status.Links[0].LinkID = "0123456789abcdef", 4294967295
+	p.Status.Links[0].Hook = &v1alpha1.BpfProgramHook{Interface: "eth0", Priority: new(int32(0))}
+}
+
+// Details are only kept if they are wanted, and only of applications that have States.
+func TestDetail(t *testing.T) {
+	want := Detail{Function: "pass", ProgramType: "tcx", Previous: true, Links: []v1alpha1.BpfProgramLink{{
+		AttachPoint: "eth0 ingress", State: v1alpha1.LinkAttached, LinkID: 4294967295, Hook: &v1alpha1.BpfProgramHook{Interface: "eth0", Priority: new(int32(0))},
+	}}}
+	s := NewStore(&kinds.Kinds{})
+	check := func(kept bool, change func(*v1alpha1.BpfProgram)) {
+		t.Helper()
+		r, _, err := s.decode(encoded(t, full("p", "u-p", change)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, is := r.State.Value().Detail()
+		if is != kept || kept && !cmp.Equal(got, want) {
+			t.Errorf("kept: %v, %s", is, cmp.Diff(want, got))
+		}
+	}
+	check(false, ofApplication)
+	s.KeepDetails()
+	s.KeepDetails()
+	check(true, ofApplication)
+	check(false, nil)
+}
+
+// When details are wanted, all reports are read again.
+func TestDetailsOfKnownReports(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", encoded(t, full("one", "u-one", ofApplication)))
+		_, _ = io.WriteString(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"77","annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n")
+		_ = http.NewResponseController(w).Flush()
+		<-request.Context().Done()
+	}))
+	defer server.Close()
+	scheme := runtime.NewScheme()
+	must(t, v1alpha1.Install(scheme))
+	api, err := kinds.NewClient(&rest.Config{Host: server.URL}, scheme)
+	must(t, err)
+	s := NewStore(&kinds.Kinds{})
+	kept := make(chan bool, 10)
+	s.Subscribe(func(c Change) {
+		_, is := c.After.State.Value().Detail()
+		kept <- is
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var reflecting sync.WaitGroup
+	p := clusterScoped(s)
+	reflecting.Go(func() {
+		p.reflect(ctx, liststream.New(api, p.kind.Resource(), runtime.NewParameterCodec(scheme), s.decode))
+	})
+	if <-kept {
+		t.Error("details were kept before they were wanted")
+	}
+	s.KeepDetails()
+	if !<-kept {
+		t.Error("the report lacks its details")
+	}
+	n := 0
+	s.Each(false, func(*Report) { n++ })
+	s.Each(true, func(*Report) { n += 10 })
+	if n != 1 {
+		t.Errorf("%d reports", n)
+	}
+	stop()
+	reflecting.Wait()
+}
