@@ -108,7 +108,8 @@ func (l Link) Sees(pod *corev1.Pod) bool {
 	}
 	_, group, _ := strings.Cut(l.Hook, " ")
 	for _, class := range []corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable} {
-		if strings.Contains(group, strings.ToLower(string(class))) {
+		name := strings.ToLower(string(class))
+		if strings.HasSuffix(group, "kubepods/"+name) || strings.HasSuffix(group, "kubepods-"+name+".slice") {
 			return class == pod.Status.QOSClass
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -47,9 +48,18 @@ type Occurrence struct {
 	Revision int64 `json:"revision,omitempty"`
 	// Nodes are the nodes on which it happened, by name, or nil if it happened to the object.
 	Nodes []string `json:"nodes,omitempty"`
-	What  string   `json:"what"`
+	// More is the number of nodes that were left out.
+	More int    `json:"more,omitempty"`
+	What string `json:"what"`
 	// Failed means that something is wrong.
 	Failed bool `json:"failed,omitempty"`
+}
+
+// Cut leaves out nodes after the first ones, and counts them.
+func (o *Occurrence) Cut(nodes int) {
+	if len(o.Nodes) > nodes {
+		o.Nodes, o.More = o.Nodes[:nodes:nodes], o.More+len(o.Nodes)-nodes
+	}
 }
 
 // Of returns what happened to an object, the oldest first.
@@ -95,8 +105,9 @@ func ofNodes(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha
 		}
 		first := status.Conditions[0]
 		entry := Occurrence{Time: first.LastTransitionTime, Nodes: []string{status.Node}, What: "loaded"}
+		var created metav1.Time
 		if i := In(revisions, status.OwnerGeneration); i >= 0 {
-			entry.Revision = revisions[i].Number
+			entry.Revision, created = revisions[i].Number, revisions[i].Created
 		}
 		switch condition := v1alpha1.BpfProgramConditionType(first.Type); {
 		case condition == v1alpha1.BpfProgCondNone:
@@ -104,10 +115,16 @@ func ofNodes(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha
 		case condition.Failed():
 			entry.What, entry.Failed = "failed: "+firstLine(first.Message), true
 		default:
-			if loaded, err := time.Parse(loadedFormat, status.LoadedAt); err == nil {
+			switch loaded, err := time.Parse(loadedFormat, status.LoadedAt); {
+			case err == nil && !loaded.Before(created.Time):
 				entry.Time = metav1.NewTime(loaded)
-			} else if status.ProgramID == 0 {
+			case status.ProgramID == 0:
 				entry.What = "nothing to attach to: " + firstLine(first.Message)
+			case err == nil: // what the revision changed needed no load
+				entry.What = "runs without a reload"
+				if entry.Time.Before(&created) {
+					entry.Time = created
+				}
 			}
 		}
 		was, known := byNode[status.Node]
@@ -142,17 +159,20 @@ func ofRollout(object v1alpha1.UserObject) []Occurrence {
 	if rollout.State == v1alpha1.RolloutProgressing {
 		return entries
 	}
-	var since metav1.Time
-	for _, c := range object.GetStatus().Conditions {
-		if c.LastTransitionTime.After(since.Time) {
-			since = c.LastTransitionTime
-		}
+	// When it ended isn't stored. A halted rollout stalls the object, and a complete one makes it ready, as other changes can.
+	says := string(v1alpha1.Ready)
+	if rollout.State.Stalled() {
+		says = string(v1alpha1.Stalled)
+	}
+	condition := meta.FindStatusCondition(object.GetStatus().Conditions, says)
+	if condition == nil || condition.Status != metav1.ConditionTrue || rollout.Started != nil && condition.LastTransitionTime.Before(rollout.Started) {
+		return entries
 	}
 	what := "rollout " + strings.ToLower(string(rollout.State))
 	if rollout.Message != "" && rollout.State != v1alpha1.RolloutComplete {
 		what += ": " + firstLine(rollout.Message)
 	}
-	return append(entries, Occurrence{Time: since, Revision: rollout.Revision, What: what, Failed: rollout.State.Stalled()})
+	return append(entries, Occurrence{Time: condition.LastTransitionTime, Revision: rollout.Revision, What: what, Failed: rollout.State.Stalled()})
 }
 
 // ofEvents returns what Events say. Those about an object name nodes in their messages.
@@ -214,16 +234,15 @@ func together(entries []Occurrence) []Occurrence {
 			joined = append(joined, e)
 			continue
 		}
-		for _, node := range e.Nodes {
-			if !slices.Contains(joined[last].Nodes, node) {
-				joined[last].Nodes = append(joined[last].Nodes, node)
-			}
-		}
-		slices.Sort(joined[last].Nodes)
+		joined[last].Nodes = append(joined[last].Nodes, e.Nodes...)
 		if e.Time.After(joined[last].Time.Time) {
 			until := e.Time
 			joined[last].Until = &until
 		}
+	}
+	for i := range joined {
+		slices.Sort(joined[i].Nodes)
+		joined[i].Nodes = slices.Compact(joined[i].Nodes)
 	}
 	return joined
 }

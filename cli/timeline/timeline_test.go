@@ -30,7 +30,7 @@ func object() *v1alpha1.TcxProgram {
 		Policy: "careful", State: v1alpha1.RolloutHalted, Revision: 2, Step: 2, Nodes: 3, Message: "1 of 3 nodes isn't healthy\nd: refused",
 		Started: new(at(20)), StepStarted: new(at(25)),
 	}
-	o.Status.Conditions = []metav1.Condition{{Type: "ReconcileError", LastTransitionTime: at(30)}, {Type: "Stalled", LastTransitionTime: at(31)}}
+	o.Status.Conditions = []metav1.Condition{{Type: "ReconcileError", LastTransitionTime: at(30)}, {Type: "Stalled", Status: metav1.ConditionTrue, LastTransitionTime: at(31)}, {Type: "Ready", Status: metav1.ConditionFalse, LastTransitionTime: at(40)}}
 	return o
 }
 
@@ -68,7 +68,7 @@ func TestOf(t *testing.T) {
 	reports := []v1alpha1.ProgramObject{
 		report("a", 2, 1, v1alpha1.BpfProgCondLoaded, 9, ""), report("b", 1, 2, v1alpha1.BpfProgCondLoaded, 9, ""),
 		report("c", 3, 21, v1alpha1.BpfProgCondLoaded, 1, ""), report("d", 3, 2, v1alpha1.BpfProgCondNotLoaded, 26, "the verifier refuses it\nR1 is invalid"),
-		report("e", 3, -1, v1alpha1.BpfProgCondNoInterfacesOnNode, 27, "no interface matches"), report("f", 3, -1, v1alpha1.BpfProgCondNone, 28, "waits"),
+		report("g", 3, 1, v1alpha1.BpfProgCondLoaded, 2, ""), report("e", 3, -1, v1alpha1.BpfProgCondNoInterfacesOnNode, 27, "no interface matches"), report("f", 3, -1, v1alpha1.BpfProgCondNone, 28, "waits"),
 	}
 	stranger := report("x", 3, 22, v1alpha1.BpfProgCondLoaded, 1, "")
 	stranger.SetOwnerReferences(nil)
@@ -84,6 +84,7 @@ func TestOf(t *testing.T) {
 	want := `0 r1 : created
 1-2 r1 a,b: loaded
 20 r2 : changed: spec.bytecode.image.url, spec.priority
+20 r2 g: runs without a reload
 20 r2 : rollout started, by policy careful
 21 r2 c: loaded
 22 r0 : Reloaded (3 times): on node c

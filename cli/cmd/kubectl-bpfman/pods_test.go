@@ -49,6 +49,7 @@ func withPods() []client.Object {
 			{Type: "cgroup_inet4_connect", Target: "/kubepods.slice/kubepods-besteffort.slice"},
 			{Type: "cgroup_inet4_connect", Target: "/system.slice/sshd.service"},
 			{Type: "cgroup_inet4_connect", Target: "/"},
+			{Type: "cgroup_inet4_connect", Target: "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod4711.slice"},
 		}},
 		v1alpha1.BpfNodeProgram{ID: 23, Name: "elsewhere", Type: "sched_cls", AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "tcx/ingress", Interface: "eth0", NetNs: "4026999"}}},
 	)

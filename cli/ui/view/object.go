@@ -62,6 +62,7 @@ const (
 	maxDetailed = 200
 	maxMaps     = 500
 	maxEntries  = 100
+	maxNodes    = 5 // of an entry
 )
 
 // ObjectOf returns the view of an object. nodes contains the BpfNodes that could be read: without them, sections of
@@ -106,7 +107,11 @@ func happened(facts why.Facts, revisions []Revision, events []*Event) []timeline
 	}
 	entries := timeline.Of(facts.Object, marks, facts.Reports, own)
 	slices.Reverse(entries)
-	return append([]timeline.Occurrence{}, entries[:min(len(entries), maxEntries)]...)
+	shown := append([]timeline.Occurrence{}, entries[:min(len(entries), maxEntries)]...)
+	for i := range shown {
+		shown[i].Cut(maxNodes)
+	}
+	return shown
 }
 
 // bytecode groups what nodes loaded by digest, signers, and verdicts.

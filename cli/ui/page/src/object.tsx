@@ -175,7 +175,7 @@ function Timeline(props: { of: views.Occurrence[]; now: number }) {
           <li key={e.time + e.what + (e.nodes ?? []).join()} class={e.failed ? "doubt" : ""}>
             <time dateTime={e.time}>{ago(e.time, props.now)}</time>
             <div>
-              <b>{e.nodes ? <Nodes of={e.nodes} /> : e.revision ? `Revision ${e.revision}` : "Object"}</b>
+              <b>{e.nodes ? <Nodes of={e.nodes} more={e.more ?? 0} /> : e.revision ? `Revision ${e.revision}` : "Object"}</b>
               {e.nodes && e.revision ? <span class="faint"> revision {e.revision}</span> : null}
               <p class="clamp" title={e.what}>{e.what}</p>
             </div>
@@ -187,9 +187,9 @@ function Timeline(props: { of: views.Occurrence[]; now: number }) {
 }
 
 /** Nodes names the first nodes, and counts the others. */
-function Nodes(props: { of: string[] }) {
-  const shown = 3;
-  return <>{props.of.slice(0, shown).map((n, i) => <>{i > 0 && ", "}<a href={to("node", { name: n })}>{n}</a></>)}{props.of.length > shown && ` and ${count(props.of.length - shown)} more`}</>;
+function Nodes(props: { of: string[]; more: number }) {
+  const shown = 3, more = Math.max(props.of.length - shown, 0) + props.more;
+  return <>{props.of.slice(0, shown).map((n, i) => <>{i > 0 && ", "}<a href={to("node", { name: n })}>{n}</a></>)}{more > 0 && ` and ${count(more)} more`}</>;
 }
 
 function Conditions(props: { of: views.Condition[]; now: number }) {
