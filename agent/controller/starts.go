@@ -215,6 +215,7 @@ func (c *Controller) starting(ctx context.Context, of program.Container) error {
 	began := time.Now()
 	one := []program.Container{of}
 	c.PodInterfaces(one)
+	c.withdraw(ctx, func(other program.Container) bool { return replaces(of, other) })
 	c.facts.announced.add(one[0])
 	waiting := make([]*start, len(owners))
 	for i, owner := range owners {
@@ -302,12 +303,13 @@ func (c *Controller) tellLate(owner program.Owner, of program.Container, late []
 // maxStartCause is the maximum length of the reason, in bytes.
 const maxStartCause = 512
 
-// withdraw forgets announced pods and containers that don't exist anymore, and has their owners' programs detached.
+// withdraw forgets announced pods and containers that don't exist anymore, and has their owners' programs detached. A list from
+// before that can still have them.
 func (c *Controller) withdraw(ctx context.Context, gone func(program.Container) bool) {
 	removed := c.facts.announced.remove(gone)
 	if len(removed) > 0 {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Forgot announced containers", "count", len(removed))
-		c.enqueueAffected(ctx, program.Change{Containers: removed}, since{})
+		c.enqueueAffected(ctx, program.Change{Containers: removed}, since{containers: c.facts.event()})
 	}
 }
 

@@ -180,13 +180,13 @@ func (c *Controller) onPod(ctx context.Context) toolscache.ResourceEventHandler 
 // podInterfaces is the interval of checks of the interfaces in pods, for owners that
 // discover them. Netlink messages about other network namespaces require CAP_NET_BROADCAST,
 // which the agent doesn't have. It is also the interval of checks whether the containers of
-// deleted pods have ended.
+// deleted pods, and announced ones, have ended.
 const podInterfaces = 10 * time.Second
 
 // lookIntoPods has the interfaces in pods and the containers of deleted pods read periodically, until ctx ends.
 func (c *Controller) lookIntoPods(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(context.Context) {
-		if c.facts.outlived() {
+		if c.facts.outlived() || c.facts.announced.overdue() {
 			c.facts.containers.refresh()
 		}
 		c.facts.podInterfaces.refresh()
