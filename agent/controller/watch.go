@@ -238,6 +238,11 @@ func (c *Controller) enqueueAffected(ctx context.Context, change program.Change,
 // owners calls each with the owner of each object that is known, and with the version of it that this node runs if that isn't
 // the newest one, until it returns false.
 func (c *Controller) owners(ctx context.Context, each func(program.Owner) bool) {
+	c.ownersOf(ctx, func(v1alpha1.UserObject) bool { return true }, each)
+}
+
+// ownersOf is owners for the objects of which something is true.
+func (c *Controller) ownersOf(ctx context.Context, is func(v1alpha1.UserObject) bool, each func(program.Owner) bool) {
 	for _, kind := range v1alpha1.UserKinds {
 		objects, err := c.Cluster.UserObjects(kind.Name)
 		if kinds.Unread(err) {
@@ -248,6 +253,9 @@ func (c *Controller) owners(ctx context.Context, each func(program.Owner) bool) 
 			continue
 		}
 		for _, o := range objects {
+			if !is(o) {
+				continue
+			}
 			owner := program.OwnerOf(kind.Name, o)
 			if !each(owner) {
 				return
