@@ -39,6 +39,8 @@ type assignment struct {
 	held bool
 	// since is what the events about the object ask of the node's state: see change.
 	since *since
+	// starting are the starts that wait for the pass. It can be nil.
+	starting *pass
 }
 
 // assignments determine what this node is to run.

@@ -89,8 +89,9 @@ func newFacts(o Options, affected func(context.Context, program.Change, since)) 
 		}
 		return o.Containers(ctx, pods)
 	}, func(ctx context.Context, before, now []program.Container, began moment) {
-		f.announced.listed(now)
-		affected(ctx, program.ContainerChange(before, now), since{containers: began})
+		change := program.ContainerChange(before, now)
+		change.Containers = append(change.Containers, f.announced.listed(now)...)
+		affected(ctx, change, since{containers: began})
 	})
 	f.podInterfaces = newSnapshot("list interfaces of pods: the container runtime", &f.moments, func(ctx context.Context) ([]program.Container, error) {
 		last, err := f.containers.get(ctx, 0)
@@ -129,6 +130,8 @@ func (f *facts) running(ctx context.Context, s *since, interfaces bool) (found [
 	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
 	defer cancel()
 	asked := f.or(s)
+	// Before the lists: what a later list has isn't announced anymore then, although these may lack it.
+	announced := f.announced.all()
 	err = f.runtime.Do(func() error {
 		last, err := f.containers.get(ctx, asked.containers)
 		if err != nil {
@@ -140,7 +143,7 @@ func (f *facts) running(ctx context.Context, s *since, interfaces bool) (found [
 				return err
 			}
 		}
-		found = f.announced.with(last.value)
+		found = merge(last.value, announced)
 		return nil
 	})
 	return found, err

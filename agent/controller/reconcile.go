@@ -51,7 +51,7 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 	defer func() { waiting.undecided(err) }()
 	since := r.queue.asks.take(key)
 	assigned, err := r.assignments.of(ctx, key)
-	assigned.since = since
+	assigned.since, assigned.starting = since, waiting
 	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
 		// The operator reports the problem. The object's programs stay loaded until it can
 		// be decoded or is deleted.
@@ -59,11 +59,12 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 		return 0, nil
 	}
 	if err != nil || assigned.held {
-		return later(err)
+		return waiting.later(err)
 	}
 	owner := assigned.owner
 	if owner == nil {
 		r.planner.older.Delete(key)
+		r.starts.forget(key)
 	}
 	r.queue.setShares(key, owner != nil && owner.SharesMaps())
 	if err := r.ensureInventory(ctx); err != nil {
@@ -71,7 +72,7 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 	}
 	existing, err := r.reports.Of(key)
 	if err != nil {
-		return later(err)
+		return waiting.later(err)
 	}
 	if err := r.recall(key, existing); err != nil {
 		return 0, err
@@ -86,7 +87,7 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 		}
 	}
 	if err != nil {
-		return later(err) // there is no plan, or the agent is stopping: don't change the reports
+		return waiting.later(err) // there is no plan, or the agent is stopping: don't change the reports
 	}
 	if outcome.Err() == nil {
 		if lost := r.inventory.TakeLost(key); owner != nil {
@@ -183,7 +184,8 @@ const passes = 3
 
 // converge plans and executes the steps for an owner. It returns the time until the next
 // reconciliation if nothing failed, or 0 for none. It returns an error if there is no plan,
-// or if ctx ends. Other errors are in the outcome.
+// or if ctx ends. Other errors are in the outcome. The starts that wait are answered with the
+// plan that is executed, even if the reports are about another one, or have to wait.
 func (r *reconciler) converge(ctx context.Context, key program.Key, owner *program.Owner, c change) (plan.Plan, report.Outcome, time.Duration, error) {
 	if owner == nil {
 		outcome, err := r.loader.Execute(ctx, load.Pass{Key: key})
@@ -202,17 +204,20 @@ func (r *reconciler) converge(ctx context.Context, key program.Key, owner *progr
 		c.since = nil // an interface that it found has disappeared
 		again, unplanned := r.planner.plan(ctx, *owner, c)
 		if unplanned != nil || !slices.ContainsFunc(found, func(a report.Attach) bool { return !again.Discovers(a.Load, a.Function, a.Link) }) {
+			c.starting.decided(want, r.inventory.Of(key), outcome)
 			return want, outcome, g.Again(), unplanned
 		}
 		want, outcome, err = r.pass(ctx, owner, c, g)
 	}
-	if left := g.Waits(); err == nil && left > 0 {
-		err = &waitingError{left}
+	if err != nil {
+		return want, outcome, g.Again(), err
 	}
-	if err == nil {
-		r.loader.Keep(ctx, *owner, g)
+	c.starting.decided(want, r.inventory.Of(key), outcome)
+	if left := g.Waits(); left > 0 {
+		return want, outcome, g.Again(), &waitingError{left}
 	}
-	return want, outcome, g.Again(), err
+	r.loader.Keep(ctx, *owner, g)
+	return want, outcome, g.Again(), nil
 }
 
 // pass makes a plan, applies policies to it, and executes its steps.

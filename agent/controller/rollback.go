@@ -35,6 +35,8 @@ type change struct {
 	addresses []netip.Addr
 	// since is what the events about the owner ask of the node's state. Nil has it read again.
 	since *since
+	// starting are the starts that wait for the pass. It can be nil.
+	starting *pass
 }
 
 // interruptible are the passes over all owners. A rollback interrupts them between two calls of the daemon, and waits for
@@ -127,7 +129,7 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 	if rollback := r.changes.Rollback(key, version); rollback != nil {
 		return r.runPrevious(ctx, key, a, rollback)
 	}
-	c := change{begin: func() error { return r.changes.Begin(key, version) }, since: a.since}
+	c := change{begin: func() error { return r.changes.Begin(key, version) }, since: a.since, starting: a.starting}
 	if a.previous {
 		c.earlier.Image = r.changes.Image(key, version)
 	}
@@ -189,7 +191,7 @@ func (r *reconciler) runPrevious(ctx context.Context, key program.Key, a assignm
 	if err != nil {
 		return plan.Plan{}, report.Outcome{}, 0, err
 	}
-	c := change{since: a.since}
+	c := change{since: a.since, starting: a.starting}
 	if rollback.Previous != nil {
 		c.earlier = gate.Earlier{Image: rollback.Previous.Image, Allowed: true}
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/bpfman/bpfman-operator/agent/cluster"
@@ -41,7 +43,7 @@ type starts struct {
 	waiting map[program.Key][]*start
 	// overdue contains the owners for whose pass a start has waited too long. Others don't wait until one has ended.
 	overdue map[program.Key]bool
-	// passed contains the owners that have had a pass.
+	// passed contains the owners that have had a pass which decided what they run. It is nil once that doesn't matter anymore.
 	passed map[program.Key]bool
 	// late contains the pods and containers that have started without an owner's programs, with what is said about it.
 	late map[program.Key]map[lateStart]string
@@ -69,10 +71,10 @@ var (
 
 func newStarts(enabled bool) *starts {
 	s := &starts{
-		waiting: map[program.Key][]*start{}, overdue: map[program.Key]bool{}, passed: map[program.Key]bool{}, late: map[program.Key]map[lateStart]string{}, lacking: errStartsOff,
+		waiting: map[program.Key][]*start{}, overdue: map[program.Key]bool{}, late: map[program.Key]map[lateStart]string{}, lacking: errStartsOff,
 	}
 	if enabled {
-		s.lacking = errStartsNotYet
+		s.lacking, s.passed = errStartsNotYet, map[program.Key]bool{}
 	}
 	return s
 }
@@ -101,41 +103,73 @@ type pass struct {
 	starts  *starts
 	key     program.Key
 	waiting []*start
+	// knows means that the plan is known, and ended that undecided was called.
+	knows, ended bool
 }
 
 // take returns the starts that wait for an owner's pass, which begins now.
 func (s *starts) take(key program.Key) *pass {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := &pass{s, key, s.waiting[key]}
+	p := &pass{starts: s, key: key, waiting: s.waiting[key]}
 	delete(s.waiting, key)
 	return p
 }
 
-// decided answers with the outcome of the pass.
+// decided answers with the outcome of a plan, unless it has before. Nothing waits for a nil pass.
 func (p *pass) decided(want plan.Plan, actual []daemon.Program, outcome report.Outcome) {
+	if p == nil {
+		return
+	}
 	for _, waiting := range p.waiting {
 		waiting.answer <- answer{late: report.LateFor(waiting.of, want, actual, outcome)}
 	}
-	p.waiting = nil
+	p.waiting, p.knows = nil, true
 }
 
-// undecided ends the pass. It answers with an error, or with nil if the pass leaves everything as it is, unless decided did.
+// undecided ends the pass, unless it has ended before. It answers with an error, or with nil if the pass leaves everything as it
+// is, unless decided did.
 func (p *pass) undecided(err error) {
+	if p.ended {
+		return
+	}
+	p.ended = true
 	for _, waiting := range p.waiting {
 		waiting.answer <- answer{err: errors.Join(errStartUndecided, err)}
 	}
 	p.starts.mu.Lock()
 	defer p.starts.mu.Unlock()
 	delete(p.starts.overdue, p.key)
-	p.starts.passed[p.key] = true
+	if p.starts.passed != nil && (p.knows || err == nil) {
+		p.starts.passed[p.key] = true
+	}
 }
 
-// hasPassed reports whether an owner has had a pass.
+// later ends a pass as the function later does, for which what isn't read yet is no error.
+func (p *pass) later(err error) (time.Duration, error) {
+	p.undecided(err)
+	return later(err)
+}
+
+// hasPassed reports whether an owner has had a pass that decided what it runs.
 func (s *starts) hasPassed(key program.Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.passed[key]
+}
+
+// connecting ends the record of the owners that have had a pass.
+func (s *starts) connecting() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.passed = nil
+}
+
+// forget forgets what pods and containers have started without an owner's programs, which the node doesn't run anymore.
+func (s *starts) forget(key program.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.late, key)
 }
 
 // watchStarts has programs attached before pods and containers start, until ctx ends.
@@ -143,9 +177,13 @@ func (c *Controller) watchStarts(ctx context.Context) {
 	if c.WatchStarts == nil {
 		return
 	}
-	if err := wait.PollUntilContextCancel(ctx, startsPoll, true, c.knowsStarts); err != nil {
+	if err := wait.PollUntilContextCancel(ctx, startsPoll, true, c.knowsObjects); err != nil {
 		return // the agent stops
 	}
+	if err := wait.PollUntilContextTimeout(ctx, startsPoll, startsBehind, true, c.hasCaughtUp); err != nil {
+		logr.FromContextOrDiscard(ctx).Info("The agent connects to the container runtime's NRI although some pods lack programs", "after", startsBehind.String())
+	}
+	c.starts.connecting()
 	c.WatchStarts(ctx, program.Starts{
 		Starting: c.starting,
 		Ended: func(ctx context.Context, id string) {
@@ -160,12 +198,15 @@ func (c *Controller) watchStarts(ctx context.Context) {
 	})
 }
 
-// startsPoll is the interval of checks whether the agent knows which starts concern it.
-const startsPoll = 100 * time.Millisecond
+const (
+	// startsPoll is the interval of checks whether the agent knows which starts concern it.
+	startsPoll = 100 * time.Millisecond
+	// startsBehind is how long the agent waits for programs in the pods that ran before: one object can fail all the time.
+	startsBehind = 30 * time.Second
+)
 
-// knowsStarts reports whether all objects are known, what their plans need of the API server, and whether the pods that ran
-// before have their programs: a start would wait for these.
-func (c *Controller) knowsStarts(ctx context.Context) (bool, error) {
+// knowsObjects reports whether all objects are known.
+func (c *Controller) knowsObjects(context.Context) (bool, error) {
 	for _, kind := range v1alpha1.UserKinds {
 		err := c.Cluster.Kinds.CheckReadable(kind.GroupVersionKind())
 		unread := (*kinds.UnreadError)(nil)
@@ -173,6 +214,11 @@ func (c *Controller) knowsStarts(ctx context.Context) (bool, error) {
 			return false, nil
 		}
 	}
+	return true, nil
+}
+
+// hasCaughtUp reports whether the pods that ran before have their programs, for which a start would wait.
+func (c *Controller) hasCaughtUp(ctx context.Context) (bool, error) {
 	if !c.anyOwner(ctx, program.Owner.PrecedesAny) {
 		return true, nil
 	}
@@ -201,29 +247,25 @@ func (c *Controller) startsReported(ctx context.Context, err error) {
 // starting has programs attached before a pod or container starts. It returns an error if it must not start without one that
 // isn't attached in time.
 func (c *Controller) starting(ctx context.Context, of program.Container) error {
-	var owners []program.Owner
-	c.owners(ctx, func(owner program.Owner) bool {
-		known := slices.ContainsFunc(owners, func(o program.Owner) bool { return o.Key == owner.Key })
-		if precedes, _ := owner.Precedes(of); precedes && !known {
-			owners = append(owners, owner)
-		}
-		return true
-	})
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	owners := c.preceding(ctx, of)
 	if len(owners) == 0 {
 		return nil
 	}
-	began := time.Now()
 	one := []program.Container{of}
 	c.PodInterfaces(one)
-	c.facts.announced.add(one[0])
+	if ctx.Err() == nil { // otherwise, the runtime may have abandoned the start, and doesn't report its end
+		c.withdraw(ctx, func(other program.Container) bool { return replaces(of, other) })
+		c.facts.announced.add(one[0])
+	}
 	waiting := make([]*start, len(owners))
 	for i, owner := range owners {
 		if waiting[i] = c.starts.wait(owner.Key, one[0]); waiting[i] != nil {
 			c.queue.addSince(owner.Key, since{}) // the last reads, with what was announced
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
 	var refused []error
 	for i, owner := range owners {
 		late := c.await(ctx, owner, waiting[i], of)
@@ -235,6 +277,35 @@ func (c *Controller) starting(ctx context.Context, of program.Container) error {
 		c.withdraw(ctx, func(other program.Container) bool { return other.Sandbox == of.Sandbox && other.ID == of.ID })
 	}
 	return err
+}
+
+// preceding returns the owners of this node with programs that are to be attached before the start of a pod or container.
+func (c *Controller) preceding(ctx context.Context, of program.Container) []program.Owner {
+	var owners []program.Owner
+	c.ownersOf(ctx, func(o v1alpha1.UserObject) bool {
+		return (o.GetNamespace() == "" || o.GetNamespace() == of.Namespace) && c.mayRun(o)
+	}, func(owner program.Owner) bool {
+		known := slices.ContainsFunc(owners, func(o program.Owner) bool { return o.Key == owner.Key })
+		if precedes, _ := owner.Precedes(of); precedes && !known {
+			owners = append(owners, owner)
+		}
+		return true
+	})
+	return owners
+}
+
+// mayRun reports whether an object isn't being deleted, and selects this node, as far as that is known.
+func (c *Controller) mayRun(o v1alpha1.UserObject) bool {
+	if o.GetDeletionTimestamp() != nil {
+		return false
+	}
+	node, err := c.Cluster.OwnNode()
+	if err != nil {
+		return true
+	}
+	common := o.GetAppCommon()
+	selector, err := metav1.LabelSelectorAsSelector(&common.NodeSelector)
+	return err != nil || selector.Matches(labels.Set(node.Labels))
 }
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 } //nolint:mnd // the unit
@@ -302,12 +373,13 @@ func (c *Controller) tellLate(owner program.Owner, of program.Container, late []
 // maxStartCause is the maximum length of the reason, in bytes.
 const maxStartCause = 512
 
-// withdraw forgets announced pods and containers that don't exist anymore, and has their owners' programs detached.
+// withdraw forgets announced pods and containers that don't exist anymore, and has their owners' programs detached. A list from
+// before that can still have them.
 func (c *Controller) withdraw(ctx context.Context, gone func(program.Container) bool) {
 	removed := c.facts.announced.remove(gone)
 	if len(removed) > 0 {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Forgot announced containers", "count", len(removed))
-		c.enqueueAffected(ctx, program.Change{Containers: removed}, since{})
+		c.enqueueAffected(ctx, program.Change{Containers: removed}, since{containers: c.facts.event()})
 	}
 }
 

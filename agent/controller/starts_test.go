@@ -5,15 +5,22 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bpfman/bpfman-operator/agent/confirm"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 )
 
 // preceding returns a TcxProgram that is attached in pods with the label app: web before they start.
@@ -113,5 +120,108 @@ func TestStartsDoNotWaitForAHangingDaemon(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The agent connects to the container runtime when each pod that ran before has its programs: a pass that can't decide which
+// these are doesn't count. A node whose daemon doesn't respond connects, too.
+func TestConnectsWhenTheAgentHasCaughtUp(t *testing.T) {
+	for name, away := range map[string]time.Duration{"the daemon responds": 0, "it responds late": 5 * time.Second, "it doesn't respond": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, connected := time.Now(), make(chan time.Duration, 1)
+				d := daemontest.New(t.TempDir())
+				d.SetFault(func(string, proto.Message, bool) error {
+					if time.Since(began) < away {
+						return status.Error(codes.Unavailable, "connection refused")
+					}
+					return nil
+				})
+				h, stop := startController(t, &apiServer{lists: map[string]string{"tcxprograms": preceding("one", "")}}, func(o *Options) {
+					o.Inventory = daemon.NewInventory(d, d.Root)
+					o.WatchStarts = func(context.Context, program.Starts) { connected <- time.Since(began) }
+				})
+				defer stop()
+				h.watchStarts(t.Context())
+				after := <-connected
+				if after < min(away, startsBehind) || after > startsBehind+10*time.Second || away == 0 && after > startsBehind/2 {
+					t.Errorf("connected after %s", after)
+				}
+			})
+		})
+	}
+}
+
+// Starts don't wait for objects of which this node runs nothing.
+func TestStartsWaitForObjectsOfTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deleted := strings.Replace(preceding("deleted", ""), `"metadata":{`, `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z",`, 1)
+		elsewhere := strings.Replace(preceding("elsewhere", ""), `"nodeselector":{}`, `"nodeselector":{"matchLabels":{"zone":"b"}}`, 1)
+		h, stop := startController(t, &apiServer{lists: map[string]string{"tcxprograms": strings.Join([]string{preceding("one", ""), deleted, elsewhere}, ",")}}, nil)
+		defer stop()
+		<-time.After(time.Minute)
+		if owners := h.preceding(t.Context(), sandbox("web")); len(owners) != 1 || owners[0].Name != "one" {
+			t.Errorf("%+v precede the start", owners)
+		}
+	})
+}
+
+// A start that the runtime has abandoned isn't announced: nothing reports its end.
+func TestStartThatIsAbandonedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, stop := startWith(t, preceding("one", ""))
+		defer stop()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := h.starting(ctx, sandbox("web")); err != nil {
+			t.Error(err)
+		}
+		<-time.After(time.Minute)
+		if h.links() != 0 {
+			t.Errorf("%d links", h.links())
+		}
+	})
+}
+
+// While a change waits to be confirmed, starts are answered although the reports wait.
+func TestStartsDuringATrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		o := tcx("bad", named("eth1"))
+		owner := program.OwnerOf(kind, o)
+		version, err := confirm.VersionOf(kind, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := newStarts(true)
+		waits := all.wait(owner.Key, sandbox("web"))
+		passing := all.take(owner.Key)
+		_, _, _, err = v.reconciler.runVersion(t.Context(), owner.Key, assignment{owner: &owner, version: version, governed: true, starting: passing})
+		if waiting := (*waitingError)(nil); !errors.As(err, &waiting) {
+			t.Fatalf("the change isn't tried: %v", err)
+		}
+		passing.undecided(err)
+		if got := <-waits.answer; got.err != nil {
+			t.Errorf("%v", got.err)
+		}
+		if !all.hasPassed(owner.Key) {
+			t.Error("the pass doesn't count")
+		}
+	})
+}
+
+// What is known of the starts of an object's pods ends with the object, and who has had a pass with the connection.
+func TestStartsAreForgotten(t *testing.T) {
+	s, key := newStarts(true), program.Key{Name: "one"}
+	s.remember(key, sandbox("web"), []report.Late{{Function: "f", Err: errStartTooLong}})
+	s.take(key).undecided(nil)
+	if !s.hasPassed(key) {
+		t.Error("the pass doesn't count")
+	}
+	s.connecting()
+	s.take(key).undecided(nil)
+	s.forget(key)
+	if len(s.late) != 0 || len(s.passed) != 0 {
+		t.Errorf("%v and %v are known", s.late, s.passed)
 	}
 }

@@ -180,13 +180,13 @@ func (c *Controller) onPod(ctx context.Context) toolscache.ResourceEventHandler 
 // podInterfaces is the interval of checks of the interfaces in pods, for owners that
 // discover them. Netlink messages about other network namespaces require CAP_NET_BROADCAST,
 // which the agent doesn't have. It is also the interval of checks whether the containers of
-// deleted pods have ended.
+// deleted pods, and announced ones, have ended.
 const podInterfaces = 10 * time.Second
 
 // lookIntoPods has the interfaces in pods and the containers of deleted pods read periodically, until ctx ends.
 func (c *Controller) lookIntoPods(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(context.Context) {
-		if c.facts.outlived() {
+		if c.facts.outlived() || c.facts.announced.overdue() {
 			c.facts.containers.refresh()
 		}
 		c.facts.podInterfaces.refresh()
@@ -238,6 +238,11 @@ func (c *Controller) enqueueAffected(ctx context.Context, change program.Change,
 // owners calls each with the owner of each object that is known, and with the version of it that this node runs if that isn't
 // the newest one, until it returns false.
 func (c *Controller) owners(ctx context.Context, each func(program.Owner) bool) {
+	c.ownersOf(ctx, func(v1alpha1.UserObject) bool { return true }, each)
+}
+
+// ownersOf is owners for the objects of which something is true.
+func (c *Controller) ownersOf(ctx context.Context, is func(v1alpha1.UserObject) bool, each func(program.Owner) bool) {
 	for _, kind := range v1alpha1.UserKinds {
 		objects, err := c.Cluster.UserObjects(kind.Name)
 		if kinds.Unread(err) {
@@ -248,6 +253,9 @@ func (c *Controller) owners(ctx context.Context, each func(program.Owner) bool) 
 			continue
 		}
 		for _, o := range objects {
+			if !is(o) {
+				continue
+			}
 			owner := program.OwnerOf(kind.Name, o)
 			if !each(owner) {
 				return

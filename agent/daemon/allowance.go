@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/utils/lru"
 )
 
 // What the Loads and Attaches of a namespace can cost a node, immediately and then continuously. Otherwise, a tenant could
@@ -21,10 +22,14 @@ const (
 	timeShare    = 0.1
 )
 
+// mostAllowances is the number of namespaces whose allowances are known. One that wasn't used for the longest time is full again,
+// unless a node loads for thousands of namespaces.
+const mostAllowances = 4096
+
 // allowances contains what is left for the Loads and Attaches of each namespace. The zero value is ready to use.
 type allowances struct {
 	mu   sync.Mutex
-	left map[string]*allowance
+	left *lru.Cache // *allowance by namespace
 }
 
 type allowance struct {
@@ -40,15 +45,17 @@ func (a *allowances) of(namespace string) *allowance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.left == nil {
-		a.left = map[string]*allowance{}
+		a.left = lru.New(mostAllowances)
 	}
-	if a.left[namespace] == nil {
-		a.left[namespace] = &allowance{
-			space: rate.NewLimiter(spacePerHour/rate.Limit(time.Hour.Seconds()), spaceAtOnce),
-			time:  rate.NewLimiter(timeShare*rate.Limit(time.Second.Milliseconds()), int(timeAtOnce.Milliseconds())),
-		}
+	if left, known := a.left.Get(namespace); known {
+		return left.(*allowance) //nolint:errcheck // the only type of its values
 	}
-	return a.left[namespace]
+	left := &allowance{
+		space: rate.NewLimiter(spacePerHour/rate.Limit(time.Hour.Seconds()), spaceAtOnce),
+		time:  rate.NewLimiter(timeShare*rate.Limit(time.Second.Milliseconds()), int(timeAtOnce.Milliseconds())),
+	}
+	a.left.Add(namespace, left)
+	return left
 }
 
 // admitLoad returns the status of a Load that has to wait, or nil.

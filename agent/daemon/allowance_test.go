@@ -166,3 +166,18 @@ func TestGlobalDataOfANamespaceIsLimited(t *testing.T) {
 		t.Errorf("more than all: %v", err)
 	}
 }
+
+// Namespaces come and go.
+func TestAllowancesAreBounded(t *testing.T) {
+	var a allowances
+	first := a.of("first")
+	if a.of("first") != first {
+		t.Error("the allowance is forgotten")
+	}
+	for n := range mostAllowances {
+		a.of(strconv.Itoa(n))
+	}
+	if a.of("first") == first || a.left.Len() != mostAllowances {
+		t.Errorf("%d allowances are known", a.left.Len())
+	}
+}

@@ -60,10 +60,12 @@ func (p *PodInterfaces) Set(containers []program.Container) {
 	}
 	for i := range containers {
 		c := &containers[i]
-		if known, found := p.known.Get(c.Sandbox); found {
+		known, found := p.known.Get(c.Sandbox)
+		if found {
 			c.Interfaces, _ = known.([]string)
-		} else {
-			c.InterfacesErr = errs[c.Sandbox]
+		}
+		if err := errs[c.Sandbox]; !found || errors.Is(err, errManyInterfaces) && !read[c.Sandbox] {
+			c.InterfacesErr = err // the pod has more than were known
 		}
 	}
 }

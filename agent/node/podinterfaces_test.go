@@ -137,3 +137,16 @@ func TestTooManyInterfaces(t *testing.T) {
 		}
 	}
 }
+
+// What is known of a pod with too many interfaces isn't all of them.
+func TestTooManyInterfacesInAKnownPod(t *testing.T) {
+	proc := newHostProc(t)
+	proc.process(10, "/kubepods/podu1/sandbox1", "lo", "eth0")
+	interfaces, pod := NewPodInterfaces(proc.dir), []program.Container{{Sandbox: "sandbox1", NetNS: "/proc/10/ns/net"}}
+	interfaces.Set(pod)
+	do(t, "write", os.WriteFile(filepath.Join(proc.dir, "10/net/dev"), make([]byte, maxTable+1), 0o600))
+	interfaces.Set(pod)
+	if c := pod[0]; !errors.Is(c.InterfacesErr, errManyInterfaces) || !slices.Equal(c.Interfaces, []string{"lo", "eth0"}) {
+		t.Errorf("%q, %v", c.Interfaces, c.InterfacesErr)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -58,7 +59,7 @@ func runPlugin(ctx context.Context, socket string, starts program.Starts) error 
 	}
 	defer conn.Close()
 	registered := make(chan struct{})
-	p := &plugin{logr.FromContextOrDiscard(ctx), starts, registered}
+	p := &plugin{logr.FromContextOrDiscard(ctx), starts, sync.OnceFunc(func() { close(registered) })}
 	runtime, err := stub.New(p, stub.WithConnection(conn), stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex),
 		stub.WithLogger(nriLog{p.log}), stub.WithOnClose(cancel))
 	if err != nil {
@@ -69,10 +70,11 @@ func runPlugin(ctx context.Context, socket string, starts program.Starts) error 
 	go func() { ended <- runtime.Run(ctx) }()
 	late := time.NewTimer(registration)
 	defer late.Stop()
+	awaited := registered
 	for {
 		select {
-		case <-registered:
-			registered = nil
+		case <-awaited:
+			awaited = nil
 			late.Stop()
 		case <-late.C:
 			return errors.New("the registration takes too long")
@@ -86,12 +88,13 @@ func runPlugin(ctx context.Context, socket string, starts program.Starts) error 
 
 // plugin handles the events of NRI. The contexts of the calls have the runtime's deadline, and not the log.
 type plugin struct {
-	log        logr.Logger
-	starts     program.Starts
-	registered chan struct{}
+	log    logr.Logger
+	starts program.Starts
+	// registered can be called repeatedly.
+	registered func()
 }
 
-// Synchronize is called once, with everything that exists.
+// Synchronize is called with everything that exists: once, if the runtime keeps to the protocol.
 func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	ids := make([]string, 0, len(pods)+len(containers))
 	for _, pod := range pods {
@@ -103,7 +106,7 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	ctx = logr.NewContext(ctx, p.log)
 	p.starts.Existing(ctx, ids)
 	p.starts.Connected(ctx, nil)
-	close(p.registered)
+	p.registered()
 	return nil, nil
 }
 

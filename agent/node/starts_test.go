@@ -148,8 +148,10 @@ func TestPlugin(t *testing.T) {
 
 	again := accept(t, l)
 	again.configure(t)
-	if _, err := again.Synchronize(t.Context(), &api.SynchronizeRequest{}); err != nil {
-		t.Error(err)
+	for range 2 { // a runtime that calls it again doesn't end the agent
+		if _, err := again.Synchronize(t.Context(), &api.SynchronizeRequest{}); err != nil {
+			t.Error(err)
+		}
 	}
 	is := program.Container{
 		Namespace: "default", Pod: "web", PodUID: "uid", PodLabels: map[string]string{"app": "web"}, Sandbox: "s1", NetNS: "/proc/7/ns/net",
@@ -159,7 +161,7 @@ func TestPlugin(t *testing.T) {
 	refused := fmt.Sprintf("%+v", program.Container{Pod: "refused", Sandbox: "s2", HostNetwork: true, HostPID: true})
 	want := []string{
 		"existing s1 c1", "connected: <nil>", fmt.Sprintf("%+v", is), fmt.Sprintf("%+v", first), "ended c1", "ended s1", refused, refused,
-		"connected: the agent isn't connected to the container runtime's NRI: it ended the connection", "existing ", "connected: <nil>",
+		"connected: the agent isn't connected to the container runtime's NRI: it ended the connection", "existing ", "connected: <nil>", "existing ", "connected: <nil>",
 	}
 	var got []string
 	for range want {

@@ -83,6 +83,20 @@ func (u uprobe) precedes(c Container) *containerSelector {
 	return u.containers
 }
 
+// PointInEach reports whether the program has an attach point in each pod or container whose start it precedes. If it discovers
+// interfaces, a pod can have none of them.
+func (m Member) PointInEach() bool {
+	in, can := m.Spec.(interface{ pointInEach() bool })
+	return can && in.pointInEach()
+}
+
+func (o onNetwork) pointInEach() bool {
+	named := o.interfaces.Interfaces
+	return o.interfaces.PrimaryNodeInterface != nil || named != nil && len(*named) > 0
+}
+
+func (uprobe) pointInEach() bool { return true }
+
 // Subject names a container, or the pod of a sandbox, for users.
 func (c Container) Subject() string {
 	if c.ID == "" {

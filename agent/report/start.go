@@ -75,8 +75,11 @@ func (o Outcome) lateness(of program.Container, n int, wanted plan.Program, load
 		}
 		return errors.New("the program isn't attached to " + point.Name)
 	}
-	if !found {
-		return wanted.Problem // without attach points, there is nothing to attach, unless they are unknown
+	switch {
+	case found:
+		return nil
+	case wanted.Problem == nil && wanted.PointInEach():
+		return errors.New("the program isn't attached to " + of.Subject())
 	}
-	return nil
+	return wanted.Problem // without attach points, there is nothing to attach, unless they are unknown
 }
