@@ -4,6 +4,8 @@
 package program
 
 import (
+	"strings"
+
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -15,17 +17,17 @@ func (p AttachPoint) Hook() *v1alpha1.BpfProgramHook {
 	case *gobpfman.AttachInfo_XdpAttachInfo:
 		at := i.XdpAttachInfo
 		return &v1alpha1.BpfProgramHook{
-			Interface: at.GetIface(), NetNS: at.GetNetns(), Priority: new(at.GetPriority()), ProceedOn: words(xdpActions, at.GetProceedOn()),
+			Interface: at.GetIface(), NetNS: onNode(at.GetNetns()), Priority: new(at.GetPriority()), ProceedOn: words(xdpActions, at.GetProceedOn()),
 		}
 	case *gobpfman.AttachInfo_TcAttachInfo:
 		at := i.TcAttachInfo
 		return &v1alpha1.BpfProgramHook{
-			Interface: at.GetIface(), NetNS: at.GetNetns(), Direction: at.GetDirection(), Priority: new(at.GetPriority()),
+			Interface: at.GetIface(), NetNS: onNode(at.GetNetns()), Direction: at.GetDirection(), Priority: new(at.GetPriority()),
 			ProceedOn: words(tcActions, at.GetProceedOn()),
 		}
 	case *gobpfman.AttachInfo_TcxAttachInfo:
 		at := i.TcxAttachInfo
-		return &v1alpha1.BpfProgramHook{Interface: at.GetIface(), NetNS: at.GetNetns(), Direction: at.GetDirection(), Priority: new(at.GetPriority())}
+		return &v1alpha1.BpfProgramHook{Interface: at.GetIface(), NetNS: onNode(at.GetNetns()), Direction: at.GetDirection(), Priority: new(at.GetPriority())}
 	case *gobpfman.AttachInfo_TracepointAttachInfo:
 		return &v1alpha1.BpfProgramHook{Tracepoint: i.TracepointAttachInfo.GetTracepoint()}
 	case *gobpfman.AttachInfo_KprobeAttachInfo:
@@ -39,6 +41,18 @@ func (p AttachPoint) Hook() *v1alpha1.BpfProgramHook {
 		return &v1alpha1.BpfProgramHook{Function: p.Name} // which is fixed when the program is loaded
 	}
 	return nil
+}
+
+// onNode returns the path on the node of a network namespace, of which path is that in the daemon's file system: see
+// Container.netns.
+func onNode(path string) string {
+	if rest, ok := strings.CutPrefix(path, "/host/proc/1/root/"); ok {
+		return "/" + rest
+	}
+	if strings.HasPrefix(path, "/host/proc/") {
+		return strings.TrimPrefix(path, "/host")
+	}
+	return path
 }
 
 // words converts the daemon's numbers to actions.

@@ -12,6 +12,21 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
+// The path of a network namespace is the node's, not the daemon's.
+func TestPathsOnNode(t *testing.T) {
+	for daemons, want := range map[string]string{
+		"":                                   "",
+		"/run/netns/a":                       "/run/netns/a",
+		"/host/proc/1/root/run/netns/cni-01": "/run/netns/cni-01",
+		"/host/proc/1234/ns/net":             "/proc/1234/ns/net",
+	} {
+		info := &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcxAttachInfo{TcxAttachInfo: &gobpfman.TCXAttachInfo{Netns: &daemons}}}
+		if got := (AttachPoint{Info: info}).Hook().NetNS; got != want {
+			t.Errorf("%s: %s, want %s", daemons, got, want)
+		}
+	}
+}
+
 // The fields of an attach point say what the daemon is told.
 func TestHook(t *testing.T) {
 	netns, function := "/run/netns/a", "malloc"

@@ -95,7 +95,7 @@ func (r *Reports) writeProgram(ctx context.Context, key program.Key, old, object
 		return nil
 	}
 	*object.GetStatus() = *status
-	if err := r.send(key, object, func() error { return r.Cluster.UpdateReportStatus(ctx, object) }); err != nil {
+	if err := r.sendStatus(ctx, key, object); err != nil {
 		return fmt.Errorf("update status of %s: %w", what, err)
 	}
 	r.pace.written(key)
@@ -103,11 +103,28 @@ func (r *Reports) writeProgram(ctx context.Context, key program.Key, old, object
 	return nil
 }
 
-// send writes one report, and updates the record.
+// send writes one report, and updates the record. The API server drops fields that the cluster's definitions lack, for example
+// after a rollback of them. So what was sent is recorded: with the response, each pass would find a difference, and write again.
 func (r *Reports) send(key program.Key, object v1alpha1.ProgramObject, write func() error) error {
+	sent := copyOf(object)
 	err := write()
+	if err == nil {
+		*object.GetSpec() = *sent.GetSpec()
+	}
 	r.recorded(key, object, err)
 	return err
+}
+
+// sendStatus is send for a write of the status.
+func (r *Reports) sendStatus(ctx context.Context, key program.Key, object v1alpha1.ProgramObject) error {
+	sent := object.GetStatus().DeepCopy()
+	return r.send(key, object, func() error {
+		if err := r.Cluster.UpdateReportStatus(ctx, object); err != nil {
+			return err
+		}
+		*object.GetStatus() = *sent
+		return nil
+	})
 }
 
 // recorded updates the record after a write of an owner's report that succeeded or failed.
@@ -117,8 +134,9 @@ func (r *Reports) recorded(key program.Key, o v1alpha1.ProgramObject, err error)
 	others := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 	switch {
 	case err == nil:
-		r.known.put(key, copyOf(o), 0)
-		r.Changed()
+		if r.known.put(key, copyOf(o), 0) {
+			r.Changed()
+		}
 	case others:
 		r.Relist(rand.N(relistPause)) //nolint:gosec // only spreads requests
 		r.known.doubt(key, o.GetName())
@@ -138,7 +156,7 @@ func (r *Reports) remove(ctx context.Context, key program.Key, object v1alpha1.P
 		if !v1alpha1.SetConditions(&object.GetStatus().Conditions, outcome.NotUnloaded()...) {
 			return nil
 		}
-		err := r.send(key, object, func() error { return r.Cluster.UpdateReportStatus(ctx, object) })
+		err := r.sendStatus(ctx, key, object)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("update status of %s: %w", what, err)
 		}

@@ -140,7 +140,26 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 		setConditions(object, state.Conditions(blocked.Condition.Condition(message)))
 		out = append(out, object)
 	}
+	if !hasStates(owner.Kind) {
+		for _, object := range out {
+			withoutDetails(object.GetStatus())
+		}
+	}
 	return out
+}
+
+// hasStates reports whether the operator writes States of a kind of owner, where their definition is installed.
+func hasStates(kind string) bool {
+	return slices.ContainsFunc(v1alpha1.StateKinds, func(k v1alpha1.StateKind) bool { return k.Application == kind })
+}
+
+// withoutDetails removes what only States need. It would double the reports of links in pods, and show tenants the node's
+// PIDs and paths.
+func withoutDetails(status *v1alpha1.BpfProgramStatus) {
+	status.ProgramType, status.Previous = "", false
+	for i := range status.Links {
+		status.Links[i].Hook = nil
+	}
 }
 
 // judged sets the verdicts of policies on the bytecode and, for policies that allow the

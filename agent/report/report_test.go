@@ -295,7 +295,7 @@ func TestSharedFunction(t *testing.T) {
 			},
 		})
 	}
-	owner := ownerOf(t, "BpfApplication", o)
+	owner := ownerOf(t, "ClusterBpfApplication", o)
 	want := plan.Want(owner, program.Node{}, nil)
 	actual := loaded(want, 2)[:1]
 	actual[0].Links[110] = daemon.Link{Point: "old/one", Digest: "old"}
@@ -320,6 +320,23 @@ func TestSharedFunction(t *testing.T) {
 		for _, l := range objects[n].GetStatus().Links {
 			if wanted := l.AttachPoint != "old/one"; (l.Hook != nil) != wanted || wanted && l.Hook.Tracepoint != l.AttachPoint {
 				t.Errorf("object %d: the hook of %s is %+v", n, l.AttachPoint, l.Hook)
+			}
+		}
+	}
+}
+
+// Only the reports of applications with States have what States need.
+func TestFieldsForStates(t *testing.T) {
+	for kind, wanted := range map[string]bool{"ClusterBpfApplication": true, "BpfApplication": false, "BpfNsApplication": false} {
+		owner := application(t, "f", "g")
+		owner.Kind = kind
+		p := plan.Want(owner, program.Node{}, nil)
+		actual := loaded(p, 1)
+		of(uid, actual[1:])
+		for _, o := range Programs(owner, "node", p, actual, Outcome{}) {
+			status := o.GetStatus()
+			if (status.ProgramType == "tracepoint") != wanted || status.Previous && !wanted || len(status.Links) != 1 || status.Links[0].Hook != nil && !wanted {
+				t.Errorf("%s: %+v", kind, status)
 			}
 		}
 	}
@@ -373,7 +390,7 @@ func TestObject(t *testing.T) {
 	}}
 	expected.Spec = v1alpha1.BpfProgramSpec{Type: "application", Maps: map[string]string{"counter": "/run/bpfman/fs/maps/9/counter"}}
 	expected.Status = v1alpha1.BpfProgramStatus{
-		Conditions: o.Status.Conditions, Node: "node", OwnerGeneration: 3, ProgramID: 10, Function: "g", ProgramType: "tracepoint", Previous: true, Tag: "0123456789abcdef",
+		Conditions: o.Status.Conditions, Node: "node", OwnerGeneration: 3, ProgramID: 10, Function: "g", Tag: "0123456789abcdef",
 		LoadedAt: "2026-01-01T00:00:00+0000", MapIDs: []uint32{7}, MapOwnerID: new(uint32(9)), MapUsedBy: []string{"10", "11"},
 		Bytecode: &v1alpha1.BpfProgramBytecode{Image: "file:/x.o"},
 		Links:    []v1alpha1.BpfProgramLink{{AttachPoint: "a/g", Digest: want.Loads[0].Programs[1].Points[0].Digest, LinkID: 100, State: v1alpha1.LinkAttached}},

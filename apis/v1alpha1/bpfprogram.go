@@ -41,14 +41,14 @@ type BpfProgramStatus struct {
 	// +optional
 	Function string `json:"function,omitempty"`
 
-	// programtype is the type of the program, also for a member of an application.
-	// For example: `tcx`.
+	// programtype is the type of the program. Only the reports of
+	// ClusterBpfApplications have it. For example: `tcx`.
 	// +optional
 	ProgramType string `json:"programtype,omitempty"`
 
 	// previous is true if the program can't be loaded as its owner describes it, and
 	// the one that was loaded before still runs. programid, maps, and links are then
-	// those of that program.
+	// those of that program. Only the reports of ClusterBpfApplications have it.
 	// +optional
 	Previous bool `json:"previous,omitempty"`
 
@@ -198,8 +198,9 @@ type BpfProgramLink struct {
 	// +optional
 	Error string `json:"error,omitempty"`
 
-	// hook has the parts of the attach point in fields. It is absent for an attach
-	// point that the owner doesn't select anymore.
+	// hook has the parts of the attach point in fields. Only the reports of
+	// ClusterBpfApplications have it. It is absent for an attach point that the owner
+	// doesn't select anymore.
 	// +optional
 	Hook *BpfProgramHook `json:"hook,omitempty"`
 }
@@ -211,8 +212,8 @@ type BpfProgramHook struct {
 	// +optional
 	Interface string `json:"interface,omitempty"`
 
-	// netns is the path of the network namespace with the interface, as the daemon
-	// sees it, if it isn't that of the node. For example: `/run/netns/cni-1234`.
+	// netns is the path on the node of the network namespace with the interface, if
+	// it isn't that of the node. For example: `/run/netns/cni-1234`.
 	// +optional
 	NetNS string `json:"netns,omitempty"`
 

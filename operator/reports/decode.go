@@ -98,9 +98,10 @@ func (s *Store) decode(object jsontext.Value) (*Report, liststream.Metadata, err
 	var read struct {
 		Status Detail `json:"status"`
 	}
-	if err := json.Unmarshal(object, &read, liststream.Lax); err == nil { // otherwise, the links are of another schema
-		report.State = unique.Make(report.State.Value().WithDetail(read.Status))
+	if err := json.Unmarshal(object, &read, liststream.Lax); err != nil {
+		read.Status = Detail{} // the links are of another schema. It is kept nevertheless, so that nothing waits for it
 	}
+	report.State = unique.Make(report.State.Value().WithDetail(read.Status))
 	return report, m, nil
 }
 

@@ -4,6 +4,7 @@
 package reports
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -14,6 +15,9 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/liststream"
 )
 
+// MaxLinks is the maximum number of links in a [Detail].
+const MaxLinks = 2048
+
 // Detail is the part of a report that only States need: see [Store.KeepDetails]. Reports don't share it, because each
 // link has an id of its own.
 type Detail struct {
@@ -21,6 +25,8 @@ type Detail struct {
 	ProgramType string                    `json:"programtype"`
 	Previous    bool                      `json:"previous,omitzero"`
 	Links       []v1alpha1.BpfProgramLink `json:"links,omitzero"`
+	// Left is the number of further links.
+	Left int `json:"left,omitzero"`
 }
 
 // Detail returns the detail, and false if it isn't kept.
@@ -29,8 +35,12 @@ func (s State) Detail() (d Detail, kept bool) {
 	return d, err == nil
 }
 
-// WithDetail returns the state with a detail.
+// WithDetail returns the state with a detail. Of more than [MaxLinks] links, it keeps those that failed, and the first others.
 func (s State) WithDetail(d Detail) State {
+	if more := len(d.Links) - MaxLinks; more > 0 {
+		slices.SortStableFunc(d.Links, func(a, b v1alpha1.BpfProgramLink) int { return cmp.Compare(ok(a), ok(b)) })
+		d.Links, d.Left = d.Links[:MaxLinks], d.Left+more
+	}
 	for i := range d.Links {
 		d.Links[i].Digest = ""
 	}
@@ -38,6 +48,14 @@ func (s State) WithDetail(d Detail) State {
 		s.detail = string(encoded)
 	}
 	return s
+}
+
+// ok is 0 for a link that failed, and 1 otherwise.
+func ok(l v1alpha1.BpfProgramLink) int {
+	if l.Error != "" {
+		return 0
+	}
+	return 1
 }
 
 // wish is set once.

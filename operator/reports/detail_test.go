@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -50,6 +51,25 @@ func TestDetail(t *testing.T) {
 	s.KeepDetails()
 	check(true, ofApplication)
 	check(false, nil)
+}
+
+// What can't be decoded is kept as an empty detail, and of too many links, those that failed are kept.
+func TestDetailsInTheExtreme(t *testing.T) {
+	s := NewStore(&kinds.Kinds{})
+	s.KeepDetails()
+	object := strings.Replace(string(encoded(t, full("p", "u-p", ofApplication))), `"linkid":4294967295`, `"linkid":"text"`, 1)
+	r, _, err := s.decode([]byte(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, kept := r.State.Value().Detail(); !kept || d.Function != "" || len(d.Links) > 0 || r.State.Value().Undecodable != "" {
+		t.Errorf("%v, %+v", kept, d)
+	}
+	many := make([]v1alpha1.BpfProgramLink, MaxLinks+7)
+	many[MaxLinks+6].Error = "no such device"
+	if d, kept := (State{}).WithDetail(Detail{Links: many}).Detail(); !kept || len(d.Links) != MaxLinks || d.Left != 7 || d.Links[0].Error == "" {
+		t.Errorf("%v: %d links, %d left out, %+v", kept, len(d.Links), d.Left, d.Links[0])
+	}
 }
 
 // When details are wanted, all reports are read again.

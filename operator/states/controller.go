@@ -52,8 +52,9 @@ const (
 
 	// unlistedRetry is the delay before a State is reconciled again if something hasn't been listed yet.
 	unlistedRetry = time.Second
-	// rollPoll is the interval between checks whether upstream's agent still runs on a node.
-	rollPoll = 2 * time.Second
+	// rollPoll is the interval between checks whether upstream's agent still runs on a node. Each of upstream's States costs a
+	// list of the node's pods, and there is no hurry.
+	rollPoll = 30 * time.Second
 
 	passTimeout = time.Minute
 )
@@ -188,7 +189,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, 
 	}
 	want, err := r.wanted(ctx, key)
 	switch {
-	case kinds.Unread(err):
+	case kinds.Unread(err), errors.Is(err, errIncomplete):
 		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	case errors.Is(err, errUndecodable):
 		return reconcile.Result{}, nil // its States stay as they are, as its programs do
@@ -215,7 +216,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, 
 	return reconcile.Result{RequeueAfter: soon}, errors.Join(errs...)
 }
 
-var errUndecodable = errors.New("the application can't be decoded")
+var (
+	errUndecodable = errors.New("the application can't be decoded")
+	errIncomplete  = errors.New("the details of reports haven't been read yet")
+)
 
 // wanted returns the State for a key, or nil if there is to be none: the node reports nothing, or the application
 // doesn't exist anymore.
@@ -231,7 +235,9 @@ func (r *Reconciler) wanted(ctx context.Context, key Key) (*wanted, error) {
 	}
 	all, _ := r.Reports.Of(key.Node) // the kind of these reports is listed, and others don't matter
 	node := key.Node
-	of := slices.DeleteFunc(all, func(report *reports.Report) bool { return report.Owner.Value().UID != o.GetUID() })
+	of := slices.DeleteFunc(all, func(report *reports.Report) bool {
+		return report.Owner.Value().UID != o.GetUID() || report.Owner.Value().Kind != r.Kind.Application
+	})
 	for _, report := range of {
 		if name := report.Node.Value().Name; name != "" {
 			node = name
@@ -239,6 +245,9 @@ func (r *Reconciler) wanted(ctx context.Context, key Key) (*wanted, error) {
 	}
 	if len(of) == 0 {
 		return nil, nil
+	}
+	if !complete(of) {
+		return nil, errIncomplete
 	}
 	application := &Application{Name: o.GetName(), UID: o.GetUID(), Deleting: !o.GetDeletionTimestamp().IsZero(), Programs: programsOf(o)}
 	return &wanted{
@@ -293,6 +302,11 @@ func (r *Reconciler) send(ctx context.Context, key Key, want *wanted, was *recor
 		}
 		uid = created.GetUID()
 	}
+	if was != nil && was.metadata != want.metadata().sum() {
+		if err := r.repairMetadata(ctx, written, uid); err != nil {
+			return err
+		}
+	}
 	// As the status of users' objects: with the UID, it is never another object of the same name, and nothing is left of
 	// what other clients wrote.
 	patch, err := json.Marshal([]map[string]any{
@@ -307,6 +321,20 @@ func (r *Reconciler) send(ctx context.Context, key Key, want *wanted, was *recor
 		return fmt.Errorf("write the status of %s %s: %w", r.Kind.Name, want.name, err)
 	}
 	r.records.written(uid, want.sum())
+	return nil
+}
+
+// repairMetadata writes the labels and the owner of a State that another client has changed.
+func (r *Reconciler) repairMetadata(ctx context.Context, want *metav1.PartialObjectMetadata, uid types.UID) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "labels": want.Labels, "ownerReferences": want.OwnerReferences}})
+	if err != nil {
+		return fmt.Errorf("encode the metadata of %s %s: %w", r.Kind.Name, want.Name, err)
+	}
+	target := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
+	target.SetGroupVersionKind(r.Kind.GroupVersionKind())
+	if err := r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager)); err != nil {
+		return fmt.Errorf("repair the metadata of %s %s: %w", r.Kind.Name, want.Name, err)
+	}
 	return nil
 }
 

@@ -21,11 +21,14 @@ type Definitions struct {
 	changed chan struct{}
 }
 
-// Set sets what the API server serves of this API's group and version.
+// Set sets what the API server serves of this API's group and version. A definition that is being deleted is served without
+// the verb create: its kind isn't, so that nothing is written which would delay the deletion.
 func (d *Definitions) Set(resources []metav1.APIResource) {
 	var served []string
 	for _, kind := range v1alpha1.StateKinds {
-		if slices.ContainsFunc(resources, func(r metav1.APIResource) bool { return r.Kind == kind.Name && r.Namespaced == kind.Namespaced }) {
+		if slices.ContainsFunc(resources, func(r metav1.APIResource) bool {
+			return r.Kind == kind.Name && r.Namespaced == kind.Namespaced && slices.Contains(r.Verbs, "create")
+		}) {
 			served = append(served, kind.Name)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 // What waits for a definition notices when it is installed, and when it is removed. A definition with another scope isn't it.
 func TestDefinitions(t *testing.T) {
 	const kind = "ClusterBpfApplicationState"
+	all := metav1.Verbs{"create", "get", "list", "watch"}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		d := &Definitions{}
@@ -28,11 +29,12 @@ func TestDefinitions(t *testing.T) {
 			seen   int
 		}{
 			{nil, 0},
-			{[]metav1.APIResource{{Kind: kind, Namespaced: true}, {Kind: "Other"}}, 0},
-			{[]metav1.APIResource{{Kind: kind}}, 1},
-			{[]metav1.APIResource{{Kind: kind}, {Kind: "Other"}}, 1},
+			{[]metav1.APIResource{{Kind: kind, Namespaced: true, Verbs: all}, {Kind: "Other", Verbs: all}}, 0},
+			{[]metav1.APIResource{{Kind: kind, Verbs: all}}, 1},
+			{[]metav1.APIResource{{Kind: kind, Verbs: all}, {Kind: "Other"}}, 1},
+			{[]metav1.APIResource{{Kind: kind, Verbs: all[1:]}}, 2}, // it is being deleted
 			{nil, 2},
-			{[]metav1.APIResource{{Kind: kind}}, 3},
+			{[]metav1.APIResource{{Kind: kind, Verbs: all}}, 3},
 		} {
 			d.Set(c.served)
 			synctest.Wait()

@@ -41,16 +41,19 @@ func (l *links) uuid(m member, at v1alpha1.BpfProgramLink) string {
 	return uuid.NewSHA1(space, []byte(strings.Join([]string{l.node, m.Member, at.AttachPoint}, "\x00"))).String()
 }
 
-// add adds the links of a program. It leaves out those that the application doesn't select anymore: their attach points
-// are only known as text.
+// add adds the links of a program. It leaves out those without fields, because their attach points are only known as text:
+// those that the application doesn't select anymore, and those that an older agent reports.
 func (l *links) add(state *v1alpha1.ApplicationProgramState, p Program, of []member) {
 	var own []link
 	for _, m := range of {
 		for _, at := range m.Links {
-			if at.Hook != nil {
-				own = append(own, link{at.Hook, common{ShouldAttach: true, UUID: l.uuid(m, at), LinkID: idOf(at), LinkStatus: linkStatus(at)}})
+			if at.Hook == nil {
+				l.left++
+				continue
 			}
+			own = append(own, link{at.Hook, common{ShouldAttach: true, UUID: l.uuid(m, at), LinkID: idOf(at), LinkStatus: linkStatus(at)}})
 		}
+		l.left += m.Left
 	}
 	listed := own[:min(len(own), l.each)]
 	l.added += len(listed)

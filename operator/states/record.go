@@ -35,7 +35,9 @@ type record struct {
 	deleting      bool
 	finalizers    []string
 	// sum is a hash of everything that the operator writes, without updateCount and times.
-	sum         sum
+	sum sum
+	// metadata is the sum of the labels and the owner only.
+	metadata    sum
 	updateCount int64
 	// condition is the type of the condition, and since its time.
 	condition string
@@ -46,9 +48,21 @@ type sum [sha256.Size]byte
 
 // content is everything that the operator writes.
 type content struct {
+	// Labels are those that the operator writes. Others belong to other clients.
 	Labels map[string]string
 	Owner  types.UID
 	Status v1alpha1.ApplicationStateStatus
+}
+
+// ownLabels returns those labels of a State that the operator writes.
+func ownLabels(all map[string]string) map[string]string {
+	own := map[string]string{}
+	for _, key := range []string{v1alpha1.LabelOwnedByProgram, v1alpha1.LabelHostname} {
+		if value, there := all[key]; there {
+			own[key] = value
+		}
+	}
+	return own
 }
 
 func (c content) sum() sum {
@@ -82,10 +96,12 @@ func decode(object jsontext.Value) (*record, liststream.Metadata, error) {
 		name: m.Name, version: m.ResourceVersion, uid: m.UID, deleting: m.DeletionTimestamp != nil, finalizers: m.Finalizers, updateCount: read.Status.UpdateCount,
 		key: Key{types.NamespacedName{Namespace: m.Namespace, Name: m.Labels[v1alpha1.LabelOwnedByProgram]}, m.Labels[v1alpha1.LabelHostname]},
 	}
-	written := content{Labels: m.Labels, Status: read.Status}
+	written := content{Labels: ownLabels(m.Labels)}
 	if owner := metav1.GetControllerOf(m); owner != nil {
 		r.key.Name, written.Owner = owner.Name, owner.UID
 	}
+	r.metadata = written.sum()
+	written.Status = read.Status
 	r.sum = written.sum()
 	if len(read.Status.Conditions) > 0 {
 		r.condition, r.since = read.Status.Conditions[0].Type, read.Status.Conditions[0].LastTransitionTime
@@ -236,6 +252,9 @@ type wanted struct {
 }
 
 func (w *wanted) sum() sum { return content{w.labels, w.owner, w.status}.sum() }
+
+// metadata returns the content without the status.
+func (w *wanted) metadata() content { return content{Labels: w.labels, Owner: w.owner} }
 
 // after returns the status to write over that of a record, which can be nil.
 func (w *wanted) after(was *record, now metav1.Time) v1alpha1.ApplicationStateStatus {

@@ -60,8 +60,19 @@ func TestRecord(t *testing.T) {
 	if r.sum != want.sum() || r.key != (Key{types.NamespacedName{Name: "app"}, "n"}) || r.updateCount != 1 || r.condition != "Success" || !r.since.Time.Equal(began) {
 		t.Errorf("%+v", r)
 	}
+	labelled := written.DeepCopy()
+	labelled.Labels["a"] = "b"
+	if other := decoded(t, labelled); other.sum != want.sum() || other.metadata != want.metadata().sum() {
+		t.Error("a label of another client is taken for a change")
+	}
+	labelled.OwnerReferences = nil
+	if decoded(t, labelled).metadata == want.metadata().sum() {
+		t.Error("a lacking owner isn't noticed")
+	}
 	for name, change := range map[string]func(*v1alpha1.ClusterBpfApplicationState){
-		"label":     func(s *v1alpha1.ClusterBpfApplicationState) { s.Labels = map[string]string{"a": "b"} },
+		"label": func(s *v1alpha1.ClusterBpfApplicationState) {
+			s.Labels = map[string]string{v1alpha1.LabelHostname: "other"}
+		},
 		"owner":     func(s *v1alpha1.ClusterBpfApplicationState) { s.OwnerReferences[0].UID = "other" },
 		"no owner":  func(s *v1alpha1.ClusterBpfApplicationState) { s.OwnerReferences = nil },
 		"link":      func(s *v1alpha1.ClusterBpfApplicationState) { s.Status.Programs[0].XDP.Links[0].LinkID = nil },

@@ -24,7 +24,7 @@ import (
 
 // Limits of a State. The API server limits an object to 1.5 MiB, and a link has about 400 bytes.
 const (
-	maxLinks   = 2048
+	maxLinks   = reports.MaxLinks
 	maxMessage = 4096
 	maxNamed   = 5
 )
@@ -114,7 +114,8 @@ func statusOf(application *Application, node string, of []*reports.Report) v1alp
 	members := membersOf(of)
 	status := v1alpha1.ApplicationStateStatus{Node: node, AppLoadStatus: v1alpha1.ApplicationLoadSuccess}
 	budget := &links{application: application.UID, node: node, each: maxLinks / max(1, len(application.Programs))}
-	var errs, waits []string
+	errs := undecodable(members)
+	var waits []string
 	condition := v1alpha1.ApplicationStateSuccess
 	for _, p := range application.Programs {
 		state := v1alpha1.ApplicationProgramState{Name: p.Name, Type: p.Type, ProgramLinkStatus: v1alpha1.ProgramLinkSuccess}
@@ -163,6 +164,26 @@ func statusOf(application *Application, node string, of []*reports.Report) v1alp
 	return status
 }
 
+// complete reports whether the details of reports are kept. For some time after they are first wanted, they aren't yet.
+func complete(of []*reports.Report) bool {
+	return !slices.ContainsFunc(of, func(r *reports.Report) bool {
+		state := r.State.Value()
+		_, kept := state.Detail()
+		return !kept && state.Undecodable == ""
+	})
+}
+
+// undecodable says why reports can't be decoded that match no program for this reason.
+func undecodable(members []member) []string {
+	var reasons []string
+	for _, m := range members {
+		if m.Undecodable != "" && m.Function == "" {
+			reasons = append(reasons, "report "+m.Name+": "+m.Undecodable)
+		}
+	}
+	return reasons
+}
+
 // membersOf returns reports with their details, in the order of their names. A report whose detail isn't known
 // is about no program.
 func membersOf(of []*reports.Report) []member {
@@ -177,9 +198,9 @@ func membersOf(of []*reports.Report) []member {
 }
 
 // matches reports whether a report is about the program. Programs of two types, or for two kernel functions, can have the
-// same name.
+// same name. Reports of older agents lack the type.
 func (p Program) matches(m member) bool {
-	if m.Function != p.Name || m.ProgramType != strings.ToLower(string(p.Type)) {
+	if m.Function != p.Name || m.ProgramType != "" && m.ProgramType != strings.ToLower(string(p.Type)) {
 		return false
 	}
 	return !slices.ContainsFunc(m.Links, func(l v1alpha1.BpfProgramLink) bool {

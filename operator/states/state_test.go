@@ -150,6 +150,18 @@ func TestStatus(t *testing.T) {
 			v1alpha1.ApplicationLoadError, v1alpha1.ApplicationStateError, v1alpha1.ProgramLinkError,
 			"pass: no object",
 		},
+		"the report can't be decoded, not even its function": {
+			false,
+			[]*reports.Report{reported("a", "", "", func(_ *reports.Report, s *reports.State, _ *reports.Detail) { s.Undecodable = "no object" })},
+			v1alpha1.ApplicationLoadError, v1alpha1.ApplicationStateError, v1alpha1.ProgramLinkPending,
+			"report a: no object",
+		},
+		"of an older agent": {
+			false,
+			[]*reports.Report{reported("a", "pass", "", attached(linked(3, "eth0", nil)))},
+			v1alpha1.ApplicationLoadSuccess, v1alpha1.ApplicationStateSuccess, v1alpha1.ProgramLinkSuccess,
+			"All programs are loaded, and attached where the application selects something; 0 of 1 links are listed",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := statusOf(&Application{Name: "app", UID: uid, Deleting: c.deleting, Programs: []Program{pass}}, "n", c.of)
@@ -302,6 +314,17 @@ func TestManyLinks(t *testing.T) {
 	}
 	if message := status.Conditions[0].Message; !strings.HasSuffix(message, "; 2048 of 6000 links are listed") {
 		t.Error(message)
+	}
+}
+
+// Reports without their details aren't complete, unless they can't be decoded.
+func TestComplete(t *testing.T) {
+	detailed, lacking := reported("a", "pass", "xdp", nil), reported("b", "pass", "xdp", nil)
+	lacking.State = unique.Make(reports.State{Kind: "ClusterBpfApplication"})
+	undecodable := reported("c", "pass", "xdp", nil)
+	undecodable.State = unique.Make(reports.State{Undecodable: "no object"})
+	if !complete([]*reports.Report{detailed, undecodable}) || complete([]*reports.Report{detailed, lacking}) {
+		t.Error("details are expected of an undecodable report, or of none")
 	}
 }
 

@@ -158,6 +158,18 @@ func TestStates(t *testing.T) {
 		t.Errorf("%+v", repaired)
 	}
 
+	// So is the owner. A label of another client stays, and nothing is written for it.
+	must.Succeed(t, c.Patch(t.Context(), repaired.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"},"ownerReferences":null}}`))))
+	owned := stateOf(t, c, o, "the owner is repaired", func(s *v1alpha1.ClusterBpfApplicationState) error {
+		if owner := metav1.GetControllerOf(s); owner == nil || owner.UID != o.UID || s.Status.UpdateCount != 3 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	if owned.UID != s.UID || owned.Labels["a"] != "b" {
+		t.Errorf("%+v", owned.ObjectMeta)
+	}
+
 	// After a restart, the next change is the next write.
 	restart(t)
 	applicationReport(t, c, o, func(status *v1alpha1.BpfProgramStatus) {
@@ -167,7 +179,7 @@ func TestStates(t *testing.T) {
 	})
 	failed := stateOf(t, c, o, "the State fails", hasCondition("Error: pass: no such device"))
 	link := failed.Status.Programs[0].TCX.Links[0]
-	if failed.Status.UpdateCount != 3 || link.LinkID != nil || link.LinkStatus != v1alpha1.ApplicationLinkAttachError || link.UUID != s.Status.Programs[0].TCX.Links[0].UUID {
+	if failed.Status.UpdateCount != 4 || link.LinkID != nil || link.LinkStatus != v1alpha1.ApplicationLinkAttachError || link.UUID != s.Status.Programs[0].TCX.Links[0].UUID {
 		t.Errorf("%+v", failed.Status)
 	}
 
