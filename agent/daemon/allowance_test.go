@@ -167,7 +167,7 @@ func TestGlobalDataOfANamespaceIsLimited(t *testing.T) {
 	}
 }
 
-// Namespaces come and go.
+// A tenant can create and delete namespaces without a limit.
 func TestAllowancesAreBounded(t *testing.T) {
 	var a allowances
 	first := a.of("first")

@@ -100,35 +100,12 @@ func ofNodes(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha
 	byNode := map[string]Occurrence{}
 	for _, report := range reports {
 		status := report.GetStatus()
-		if len(status.Conditions) == 0 || !metav1.IsControlledBy(report, object) {
+		if !metav1.IsControlledBy(report, object) {
 			continue
 		}
-		first := status.Conditions[0]
-		entry := Occurrence{Time: first.LastTransitionTime, Nodes: []string{status.Node}, What: "loaded"}
-		var created metav1.Time
-		if i := In(revisions, status.OwnerGeneration); i >= 0 {
-			entry.Revision, created = revisions[i].Number, revisions[i].Created
-		}
-		switch condition := v1alpha1.BpfProgramConditionType(first.Type); {
-		case condition == v1alpha1.BpfProgCondNone:
-			continue
-		case condition.Failed():
-			entry.What, entry.Failed = "failed: "+firstLine(first.Message), true
-		default:
-			switch loaded, err := time.Parse(loadedFormat, status.LoadedAt); {
-			case err == nil && !loaded.Before(created.Time):
-				entry.Time = metav1.NewTime(loaded)
-			case status.ProgramID == 0:
-				entry.What = "nothing to attach to: " + firstLine(first.Message)
-			case err == nil: // what the revision changed needed no load
-				entry.What = "runs without a reload"
-				if entry.Time.Before(&created) {
-					entry.Time = created
-				}
-			}
-		}
+		entry, done := ofReport(revisions, status)
 		was, known := byNode[status.Node]
-		if !known || entry.Failed && !was.Failed || entry.Failed == was.Failed && entry.Time.After(was.Time.Time) {
+		if done && (!known || entry.Failed && !was.Failed || entry.Failed == was.Failed && entry.Time.After(was.Time.Time)) {
 			byNode[status.Node] = entry
 		}
 	}
@@ -138,6 +115,36 @@ func ofNodes(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha
 	}
 	slices.SortFunc(entries, func(a, b Occurrence) int { return strings.Compare(a.Nodes[0], b.Nodes[0]) })
 	return entries
+}
+
+// ofReport returns what a report says, unless its node hasn't done anything yet.
+func ofReport(revisions []Revision, status *v1alpha1.BpfProgramStatus) (entry Occurrence, done bool) {
+	if len(status.Conditions) == 0 {
+		return entry, false
+	}
+	first := status.Conditions[0]
+	entry = Occurrence{Time: first.LastTransitionTime, Nodes: []string{status.Node}, What: "loaded"}
+	var created metav1.Time
+	if i := In(revisions, status.OwnerGeneration); i >= 0 {
+		entry.Revision, created = revisions[i].Number, revisions[i].Created
+	}
+	loaded, err := time.Parse(loadedFormat, status.LoadedAt)
+	switch condition := v1alpha1.BpfProgramConditionType(first.Type); {
+	case condition == v1alpha1.BpfProgCondNone:
+		return entry, false
+	case condition.Failed():
+		entry.What, entry.Failed = "failed: "+firstLine(first.Message), true
+	case err == nil && !loaded.Before(created.Time):
+		entry.Time = metav1.NewTime(loaded)
+	case status.ProgramID == 0:
+		entry.What = "nothing to attach to: " + firstLine(first.Message)
+	case err == nil: // what the revision changed needed no load
+		entry.What = "runs without a reload"
+		if entry.Time.Before(&created) {
+			entry.Time = created
+		}
+	}
+	return entry, true
 }
 
 // loadedFormat is the format of the daemon's times.
