@@ -7,6 +7,7 @@
 package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,6 +65,7 @@ func (o *Occurrence) Cut(nodes int) {
 
 // Of returns what happened to an object, the oldest first.
 func Of(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.ProgramObject, events []Event) []Occurrence {
+	revisions = inOrder(revisions)
 	all := slices.Concat(ofRevisions(revisions), ofNodes(object, revisions, reports), ofRollout(object), ofEvents(events))
 	slices.SortStableFunc(all, func(a, b Occurrence) int { return a.Time.Compare(b.Time.Time) })
 	return together(all)
@@ -83,12 +85,27 @@ func In(revisions []Revision, generation int64) int {
 	return found
 }
 
+// inOrder returns the revisions by number. One that has returned has a new number and its former time. When it returned isn't
+// stored, but it is after the revision before it.
+func inOrder(revisions []Revision) []Revision {
+	sorted := slices.SortedFunc(slices.Values(revisions), func(a, b Revision) int { return cmp.Compare(a.Number, b.Number) })
+	for i := range sorted[min(1, len(sorted)):] {
+		if before := sorted[i].Created; sorted[i+1].Created.Before(&before) {
+			sorted[i+1].Created = before
+		}
+	}
+	return sorted
+}
+
 func ofRevisions(revisions []Revision) []Occurrence {
 	entries := make([]Occurrence, 0, len(revisions))
 	for _, r := range revisions {
 		what := "created"
 		if len(r.Changes) > 0 {
 			what = "changed: " + strings.Join(r.Changes, ", ")
+		}
+		if len(r.Since) > 1 {
+			what = "returned, and so " + what
 		}
 		entries = append(entries, Occurrence{Time: r.Created, Revision: r.Number, What: what})
 	}

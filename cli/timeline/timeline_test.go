@@ -129,3 +129,14 @@ func TestIn(t *testing.T) {
 		}
 	}
 }
+
+// A revision that returned is older than the one before it.
+func TestReturned(t *testing.T) {
+	revisions := []Revision{{Number: 3, Created: at(0), Since: []int64{1, 3}, Changes: []string{"spec.priority"}}, {Number: 2, Created: at(5), Since: []int64{2}}}
+	o := object()
+	o.Status.Rollout = nil
+	got := told(Of(o, revisions, []v1alpha1.ProgramObject{report("a", 3, 1, v1alpha1.BpfProgCondLoaded, 6, "")}, nil))
+	if want := "5 r2 : created\n5 r3 : returned, and so changed: spec.priority\n6 r3 a: runs without a reload\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}

@@ -203,7 +203,7 @@ func TestStagedRollout(t *testing.T) {
 				s.Error(out)
 			}
 			out = plugin(ctx, s, "rollout", "timeline", named)
-			for _, words := range []string{"3          <none>", "changed: spec.bpffunctionname", "rollout started, by policy", "rollout complete", "loaded\n"} {
+			for _, words := range []string{"2          <none>", "3          <none>", "returned, and so changed: spec.bpffunctionname", "rollout complete"} {
 				if !strings.Contains(out, words) {
 					s.Errorf("%q isn't in\n%s", words, out)
 				}
