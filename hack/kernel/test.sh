@@ -57,23 +57,9 @@ section "the $what"
 case $what in
 daemon)
 	# Both in one machine: it takes a minute to boot.
-	# shellcheck disable=SC2016 # the machine's shell expands them
 	on_machine hack/kernel/boot.sh "${files[@]/#/--copy=}" "$cache" "$memory" \
 		env TEST_REQUIRES="$kernel_can bytecode daemon" BPFMAN_RPC="$DAEMON" BPFMAN_BIN="$LOCALBIN" HOME=/tmp \
-		bash -c 'status=0
-			for suite in bytecode inspector; do
-				echo "=== the tests of $suite"
-				(cd "tests/$suite" && "$0/$suite.test" -test.count=1 -test.v) || status=$?
-			done
-			if [[ -n $1 ]]; then
-				echo "=== the other daemon"
-				export TEST_REQUIRES="$TEST_REQUIRES LSM envtest commands" BPFMAN_RPC=$1 KUBEBUILDER_ASSETS=$2 KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=10m
-				(cd tests/contract && "$0/contract.test" -test.count=1 -test.v) || status=$?
-				# The API server needs an address and a route.
-				modprobe dummy && ip link add dummy0 type dummy && ip address add 192.0.2.1/24 dev dummy0 && ip link set dummy0 up && ip route add default dev dummy0
-				(cd tests/bytecodesource && "$0/bytecodesource.test" -test.count=1 -test.v -test.run "^TestLSM") || status=$?
-			fi
-			exit "$status"' "$LOCALBIN/kernel" "$other" "$KUBERNETES" || status=$?
+		hack/kernel/suites.sh "$LOCALBIN/kernel" "${KUBERNETES:-none}" "$other" || status=$?
 	;;
 node) on_machine hack/kernel/node.sh alone "$cache" "$memory" "$instance" || status=$? ;;
 mixed) on_machine hack/kernel/node.sh among "$cache" "$memory" "$instance" || status=$? ;;
