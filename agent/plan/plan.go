@@ -165,16 +165,6 @@ func (p Program) Wants(link daemon.Link) bool {
 	return slices.ContainsFunc(p.Points, func(point program.AttachPoint) bool { return LinkOf(point) == link })
 }
 
-// Hook returns the parts of the attach point that requires a link, or nil if none does.
-func (p Program) Hook(link daemon.Link) *v1alpha1.BpfProgramHook {
-	for _, point := range p.Points {
-		if LinkOf(point) == link {
-			return point.Hook()
-		}
-	}
-	return nil
-}
-
 // LinkOf returns the link that an attach point requires.
 func LinkOf(point program.AttachPoint) daemon.Link {
 	return daemon.Link{Point: point.Name, Digest: point.Digest}

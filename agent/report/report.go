@@ -117,6 +117,7 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 				links, failed := linksOf(p, n, wanted, loaded, o)
 				object.GetStatus().Links = links
 				setConditions(object, loadedConditions(owner, wanted, failed, o, object.GetStatus().Bytecode))
+				addDetails(object, owner.Kind, wanted.Member, wanted.Points, false)
 			} else {
 				predecessor := describePredecessor(object, actual, func(a daemon.Program) bool {
 					return a.OwnerUID == string(p.UID) && a.Function == function
@@ -124,26 +125,23 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 				resolved(object, o.Judgements[n].Image)
 				judged(object, o.Judgements[n], nil)
 				setConditions(object, notLoadedConditions(o.Loads[n], predecessor))
+				addDetails(object, owner.Kind, wanted.Member, nil, predecessor != "")
 			}
 			out = append(out, object)
 		}
 	}
 	for _, blocked := range p.Blocked {
 		object := empty(owner, node, blocked.Member)
-		message := blocked.Message + describePredecessor(object, actual, func(a daemon.Program) bool { return p.KeptFor(blocked, a) })
+		predecessor := describePredecessor(object, actual, func(a daemon.Program) bool { return p.KeptFor(blocked, a) })
 		state := v1alpha1.Reconciling
 		switch blocked.Condition {
 		case v1alpha1.BpfProgCondNotLoaded, v1alpha1.BpfProgCondRolledBack:
 			state = v1alpha1.Stalled
 		default: // a map owner can still be loaded
 		}
-		setConditions(object, state.Conditions(blocked.Condition.Condition(message)))
+		setConditions(object, state.Conditions(blocked.Condition.Condition(blocked.Message+predecessor)))
+		addDetails(object, owner.Kind, blocked.Member, nil, predecessor != "")
 		out = append(out, object)
-	}
-	if !hasStates(owner.Kind) {
-		for _, object := range out {
-			withoutDetails(object.GetStatus())
-		}
 	}
 	return out
 }
@@ -153,12 +151,21 @@ func hasStates(kind string) bool {
 	return slices.ContainsFunc(v1alpha1.StateKinds, func(k v1alpha1.StateKind) bool { return k.Application == kind })
 }
 
-// withoutDetails removes what only States need. It would double the reports of links in pods, and show tenants the node's
-// PIDs and paths.
-func withoutDetails(status *v1alpha1.BpfProgramStatus) {
-	status.ProgramType, status.Previous = "", false
-	for i := range status.Links {
-		status.Links[i].Hook = nil
+// addDetails adds what only States need, with the attach points of a program that is loaded. Previous means that its predecessor is
+// loaded instead. In the reports of other kinds, this would double the links in pods, and show tenants the node's PIDs and paths.
+func addDetails(object v1alpha1.ProgramObject, kind string, member program.Member, points []program.AttachPoint, previous bool) {
+	if !hasStates(kind) {
+		return
+	}
+	status := object.GetStatus()
+	status.ProgramType, status.Previous = member.ProgramType, previous
+	hooks := map[daemon.Link]*v1alpha1.BpfProgramHook{}
+	for _, point := range points {
+		hook := point.Hook()
+		hooks[plan.LinkOf(point)], hooks[daemon.Link{Point: point.Name}] = hook, hook // attached, and not
+	}
+	for i, link := range status.Links {
+		status.Links[i].Hook = hooks[daemon.Link{Point: link.AttachPoint, Digest: link.Digest}]
 	}
 }
 
@@ -211,7 +218,6 @@ func empty(owner program.Owner, node string, member program.Member) v1alpha1.Pro
 	status.Node = node
 	status.OwnerGeneration = owner.Generation
 	status.Function = member.LoadInfo().GetName()
-	status.ProgramType = member.ProgramType
 	if image := BytecodeName(owner.Bytecode); image != "" {
 		status.Bytecode = &v1alpha1.BpfProgramBytecode{Image: image}
 	}
@@ -262,7 +268,6 @@ func describePredecessor(object v1alpha1.ProgramObject, actual []daemon.Program,
 			continue
 		}
 		describe(object, a)
-		object.GetStatus().Previous = true
 		byPoint := map[string]v1alpha1.BpfProgramLink{}
 		for _, id := range slices.Sorted(maps.Keys(a.Links)) {
 			if link := a.Links[id]; link.Point != "" {
@@ -291,9 +296,7 @@ func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o O
 		if _, there := byPoint[link.Point]; there && leftover {
 			continue
 		}
-		byPoint[link.Point] = v1alpha1.BpfProgramLink{
-			AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached, Hook: wanted.Hook(link),
-		}
+		byPoint[link.Point] = v1alpha1.BpfProgramLink{AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached}
 	}
 	var failed []error
 	for _, point := range wanted.Points {
@@ -301,7 +304,7 @@ func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o O
 		if there := byPoint[point.Name]; there.LinkID != 0 && there.Digest == link.Digest {
 			continue
 		}
-		missing := v1alpha1.BpfProgramLink{AttachPoint: point.Name, State: v1alpha1.LinkNotAttached, Hook: point.Hook()}
+		missing := v1alpha1.BpfProgramLink{AttachPoint: point.Name, State: v1alpha1.LinkNotAttached}
 		if err := o.Attaches[Attach{n, wanted.Function(), link}]; err != nil {
 			missing.Error = shorten.Middle(err.Error(), maxLinkError)
 			failed = append(failed, err)
