@@ -95,7 +95,7 @@ func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time
 		}
 	}
 	actual := r.inventory.Of(key)
-	waiting.decided(want, actual, outcome)
+	waiting.decided(want, r.inventory.Of, outcome)
 	r.reporter.put(key, func(ctx context.Context) error { return r.reports.Write(ctx, key, owner, want, actual, outcome) })
 	return unsettled, logged(errors.Join(outcome.Err(), want.Problems()))
 }
@@ -204,7 +204,7 @@ func (r *reconciler) converge(ctx context.Context, key program.Key, owner *progr
 		c.since = nil // an interface that it found has disappeared
 		again, unplanned := r.planner.plan(ctx, *owner, c)
 		if unplanned != nil || !slices.ContainsFunc(found, func(a report.Attach) bool { return !again.Discovers(a.Load, a.Function, a.Link) }) {
-			c.starting.decided(want, r.inventory.Of(key), outcome)
+			c.starting.decided(want, r.inventory.Of, outcome)
 			return want, outcome, g.Again(), unplanned
 		}
 		want, outcome, err = r.pass(ctx, owner, c, g)
@@ -212,7 +212,7 @@ func (r *reconciler) converge(ctx context.Context, key program.Key, owner *progr
 	if err != nil {
 		return want, outcome, g.Again(), err
 	}
-	c.starting.decided(want, r.inventory.Of(key), outcome)
+	c.starting.decided(want, r.inventory.Of, outcome)
 	if left := g.Waits(); left > 0 {
 		return want, outcome, g.Again(), &waitingError{left}
 	}

@@ -116,13 +116,14 @@ func (s *starts) take(key program.Key) *pass {
 	return p
 }
 
-// decided answers with the outcome of a plan, unless it has before. Nothing waits for a nil pass.
-func (p *pass) decided(want plan.Plan, actual []daemon.Program, outcome report.Outcome) {
+// decided answers with the outcome of a plan, unless it has before. actual returns the daemon's programs of the owner. Nothing
+// waits for a nil pass.
+func (p *pass) decided(want plan.Plan, actual func(program.Key) []daemon.Program, outcome report.Outcome) {
 	if p == nil {
 		return
 	}
 	for _, waiting := range p.waiting {
-		waiting.answer <- answer{late: report.LateFor(waiting.of, want, actual, outcome)}
+		waiting.answer <- answer{late: report.LateFor(waiting.of, want, actual(p.key), outcome)}
 	}
 	p.waiting, p.knows = nil, true
 }

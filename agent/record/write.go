@@ -106,10 +106,10 @@ func (r *Reports) writeProgram(ctx context.Context, key program.Key, old, object
 // send writes one report, and updates the record. The API server drops fields that the cluster's definitions lack, for example
 // after a rollback of them. So what was sent is recorded: with the response, each pass would find a difference, and write again.
 func (r *Reports) send(key program.Key, object v1alpha1.ProgramObject, write func() error) error {
-	sent := copyOf(object)
+	sent := object.GetSpec().DeepCopy()
 	err := write()
 	if err == nil {
-		*object.GetSpec() = *sent.GetSpec()
+		*object.GetSpec() = *sent
 	}
 	r.recorded(key, object, err)
 	return err

@@ -259,10 +259,11 @@ func (r *Reconciler) wanted(ctx context.Context, key Key) (*wanted, error) {
 // write writes a State, unless the record of it, which can be nil, says that it is there. If another client reverts it again
 // and again, or its definition drops fields, write returns after which time to try again.
 func (r *Reconciler) write(ctx context.Context, key Key, want *wanted, was *record) (time.Duration, error) {
-	if was != nil && (was.deleting || was.sum == want.sum()) {
+	sum := want.sum()
+	if was != nil && (was.deleting || was.sum == sum) {
 		return 0, nil
 	}
-	again := was != nil && r.records.wrote(was.uid, want.sum())
+	again := was != nil && r.records.wrote(was.uid, sum)
 	if again {
 		if wait := r.Contests.Wait(was.uid); wait > 0 {
 			return wait, nil
@@ -271,17 +272,19 @@ func (r *Reconciler) write(ctx context.Context, key Key, want *wanted, was *reco
 	if err := r.limiter.Wait(ctx); err != nil {
 		return 0, fmt.Errorf("wait to write %s %s: %w", r.Kind.Name, want.name, err)
 	}
-	if err := r.send(ctx, key, want, was); err != nil {
+	uid, err := r.send(ctx, key, want, was)
+	if err != nil {
 		return 0, err
 	}
+	r.records.written(uid, sum)
 	if again && r.Contests.Repeated(was.uid) {
 		r.Announcer.AnotherOperator(ctx, fmt.Sprintf("%s %s doesn't stay as this operator writes it", r.Kind.Name, want.name))
 	}
 	return 0, nil
 }
 
-// send writes a State over that of a record, which can be nil.
-func (r *Reconciler) send(ctx context.Context, key Key, want *wanted, was *record) error {
+// send writes a State over that of a record, which can be nil, and returns its UID.
+func (r *Reconciler) send(ctx context.Context, key Key, want *wanted, was *record) (types.UID, error) {
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: key.Namespace, Name: want.name, Labels: want.labels,
 		OwnerReferences: []metav1.OwnerReference{{
@@ -298,13 +301,13 @@ func (r *Reconciler) send(ctx context.Context, key Key, want *wanted, was *recor
 		created.SetLabels(written.Labels)
 		created.SetOwnerReferences(written.OwnerReferences)
 		if err := r.Client.Create(ctx, created, client.FieldOwner(fieldManager)); err != nil {
-			return fmt.Errorf("create %s %s: %w", r.Kind.Name, want.name, err)
+			return "", fmt.Errorf("create %s %s: %w", r.Kind.Name, want.name, err)
 		}
 		uid = created.GetUID()
 	}
 	if was != nil && was.metadata != want.metadata().sum() {
 		if err := r.repairMetadata(ctx, written, uid); err != nil {
-			return err
+			return "", err
 		}
 	}
 	// As the status of users' objects: with the UID, it is never another object of the same name, and nothing is left of
@@ -314,14 +317,13 @@ func (r *Reconciler) send(ctx context.Context, key Key, want *wanted, was *recor
 		{"op": "add", "path": "/status", "value": want.after(was, metav1.NewTime(r.Clock.Now()))},
 	})
 	if err != nil {
-		return fmt.Errorf("encode the status of %s %s: %w", r.Kind.Name, want.name, err)
+		return "", fmt.Errorf("encode the status of %s %s: %w", r.Kind.Name, want.name, err)
 	}
 	written.SetGroupVersionKind(r.Kind.GroupVersionKind())
 	if err := r.Client.Status().Patch(ctx, written, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager)); err != nil {
-		return fmt.Errorf("write the status of %s %s: %w", r.Kind.Name, want.name, err)
+		return "", fmt.Errorf("write the status of %s %s: %w", r.Kind.Name, want.name, err)
 	}
-	r.records.written(uid, want.sum())
-	return nil
+	return uid, nil
 }
 
 // repairMetadata writes the labels and the owner of a State that another client has changed.
