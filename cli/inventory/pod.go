@@ -39,7 +39,7 @@ func (p Pod) Hooks() []string {
 	return types
 }
 
-// Pods returns what the programs of a node have to do with its pods, by namespace and name. Programs that container runtimes
+// Pods returns what the programs of a node have to do with its pods, in their order. Programs that container runtimes
 // and systemd attach to each container and unit are left out. asked is as for [Chains].
 func Pods(node *v1alpha1.BpfNode, pods []corev1.Pod, asked func(owner v1alpha1.BpfNodeOwner, function string) Settings) []Pod {
 	status := node.Status
@@ -68,9 +68,6 @@ func Pods(node *v1alpha1.BpfNode, pods []corev1.Pod, asked func(owner v1alpha1.B
 		}
 		out = append(out, found)
 	}
-	slices.SortFunc(out, func(a, b Pod) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
 	return out
 }
 

@@ -225,28 +225,26 @@ func EventsOf(object v1alpha1.UserObject, reports []v1alpha1.ProgramObject, even
 	for i := range events {
 		e := &events[i]
 		if node, about := nodes[string(e.InvolvedObject.UID)]; about {
-			count := e.Count
-			if e.Series != nil {
-				count = e.Series.Count
-			}
-			out = append(out, Event{lastOf(e), e.Reason, e.Message, node, e.Type == corev1.EventTypeWarning, count})
+			last, count := Last(e)
+			out = append(out, Event{last, e.Reason, e.Message, node, e.Type == corev1.EventTypeWarning, count})
 		}
 	}
 	return out
 }
 
-// lastOf returns when an Event happened last. Its fields depend on the version of the API that its writer used.
-func lastOf(e *corev1.Event) metav1.Time {
-	last := e.LastTimestamp
-	for _, at := range []metav1.Time{e.FirstTimestamp, metav1.NewTime(e.EventTime.Time), e.CreationTimestamp} {
-		if last.IsZero() {
-			last = at
+// Last returns when an Event happened last, and how often it has happened. Its fields depend on the version of the API that its
+// writer used.
+func Last(e *corev1.Event) (at metav1.Time, count int32) {
+	at, count = e.LastTimestamp, max(e.Count, 1)
+	if e.Series != nil {
+		at, count = metav1.NewTime(e.Series.LastObservedTime.Time), e.Series.Count
+	}
+	for _, other := range []metav1.Time{e.FirstTimestamp, metav1.NewTime(e.EventTime.Time), e.CreationTimestamp} {
+		if at.IsZero() {
+			at = other
 		}
 	}
-	if e.Series != nil && e.Series.LastObservedTime.After(last.Time) {
-		last = metav1.NewTime(e.Series.LastObservedTime.Time)
-	}
-	return last
+	return at, count
 }
 
 // together joins entries after one another that say the same about several nodes.

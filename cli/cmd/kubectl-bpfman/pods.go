@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,7 +148,9 @@ func (o podsOptions) find(ctx context.Context, c *cluster.Cluster, pods []corev1
 		found = append(found, there...)
 		return nil
 	})
-	slices.SortStableFunc(found, func(a, b inventory.Pod) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	slices.SortFunc(found, func(a, b inventory.Pod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	return found, unknown, err
 }
 

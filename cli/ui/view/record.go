@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inventory"
+	"github.com/bpfman/bpfman-operator/cli/timeline"
 	"github.com/bpfman/bpfman-operator/internal/liststream"
 )
 
@@ -264,17 +265,10 @@ func DecodeEvent(object jsontext.Value) (*Event, liststream.Metadata, error) {
 	if err != nil {
 		return nil, metadata, err
 	}
+	at, count := timeline.Last(&e)
 	r := &Event{
 		UID: e.UID, Owner: v1alpha1.BpfNodeOwner{Kind: e.InvolvedObject.Kind, Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name},
-		Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Message: e.Message, Count: max(e.Count, 1), At: e.LastTimestamp.Time,
-	}
-	if e.Series != nil {
-		r.Count, r.At = e.Series.Count, e.Series.LastObservedTime.Time
-	}
-	for _, at := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
-		if r.At.IsZero() {
-			r.At = at
-		}
+		Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Message: e.Message, Count: count, At: at.Time,
 	}
 	return r, metadata, nil
 }
