@@ -113,10 +113,10 @@ func installUpstream(ctx context.Context, t *testing.T) {
 	config := upstream.ConfigMap(bpfmanSpace)
 	config.Finalizers = nil
 	objects = append(objects, config, upstream.Service(bpfmanSpace), upstream.Deployment(bpfmanSpace, standIn()))
-	// The definitions differ from upstream's in additional fields. Upstream doesn't have BpfNode.
+	// The definitions differ from upstream's in additional fields.
 	for _, kind := range slices.Concat(resourcesOf(v1alpha1.UserKinds), resourcesOf(v1alpha1.ProgramKinds)) {
-		if kind == "clusterbpfapplications" {
-			continue // v0.5 doesn't have it
+		if slices.Contains(upstream.NewerResources(), kind) {
+			continue
 		}
 		kubectl(ctx, t, nil, "apply", "-f", "../../config/crd/bases/bpfman.io_"+kind+".yaml")
 	}

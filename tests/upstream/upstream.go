@@ -29,6 +29,13 @@ const (
 	LeaseName = "8730d955.bpfman.io"
 )
 
+// NewerResources returns the resources of this project's definitions that upstream's v0.5.6 doesn't have.
+func NewerResources() []string {
+	return []string{
+		"clusterbpfapplications", "lsmprograms", v1alpha1.NodeKind.Resource(), v1alpha1.PolicyKind.Resource(), v1alpha1.RolloutPolicyKind.Resource(),
+	}
+}
+
 // ReportFinalizer returns the finalizer of reports about an owner of the kind.
 func ReportFinalizer(kind string) string {
 	return "bpfman.io." + strings.ToLower(kind) + "controller/finalizer"

@@ -210,9 +210,7 @@ func program(finalizers ...string) *unstructured.Unstructured {
 // objects whose finalizers no controller removes.
 func TestInstallAndUninstall(t *testing.T) {
 	c := connect(t)
-	for _, resource := range []string{
-		"clusterbpfapplications", "lsmprograms", v1alpha1.NodeKind.Resource(), v1alpha1.PolicyKind.Resource(), v1alpha1.RolloutPolicyKind.Resource(),
-	} {
+	for _, resource := range upstream.NewerResources() {
 		name := resource + ".bpfman.io"
 		must.Succeed(t, c.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 		envtest.Eventually(t, "the definition "+name+", which v0.5 doesn't have, is gone", func(context.Context) error {
