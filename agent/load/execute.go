@@ -47,6 +47,8 @@ type Loader struct {
 	replacing sync.Mutex
 	// stored contains images of programs that are known to be in the store.
 	stored *lru.Cache
+	// misnamed contains the nearest names of attach points that the kernel doesn't have.
+	misnamed *lru.Cache
 }
 
 // maxStored is the maximum number of images that are known to be in the store.
@@ -54,7 +56,7 @@ const maxStored = 1024
 
 // New returns a Loader.
 func New(o Options) *Loader {
-	return &Loader{Options: o, refusals: newRefusals(), stored: lru.New(maxStored)}
+	return &Loader{Options: o, refusals: newRefusals(), stored: lru.New(maxStored), misnamed: lru.New(maxMisnamed)}
 }
 
 // Pass is the execution of a plan for an owner. Of an owner whose programs are to be unloaded, only the Key is set.
@@ -183,7 +185,7 @@ func (l *Loader) attach(ctx context.Context, id uint32, point program.AttachPoin
 			return fmt.Errorf("attach to %s: %w", point.Name, err)
 		}
 	}
-	return l.Inventory.Attach(ctx, id, point)
+	return l.suggestPoint(l.Inventory.Attach(ctx, id, point), point)
 }
 
 // load executes the n-th Load of the plan, if the gate admits the bytecode.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"google.golang.org/grpc/status"
@@ -17,13 +16,6 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
-
-// firstLine matches the first line of source in each log of the kernel's verifier. It is the one that declares the function,
-// unless the compiler left that out because the function is short.
-var firstLine = regexp.MustCompile(`verifier_log: (?:[^;\n][^\n]*\n)*; ([^\n]*)`)
-
-// identifier matches the names in a line of source.
-var identifier = regexp.MustCompile(`\w+`)
 
 // maxFailing is the maximum number of functions that are named.
 const maxFailing = 3
@@ -54,10 +46,14 @@ func shortened(err error) error {
 // them: only the log does, in the middle, where long messages are shortened.
 func namingFailed(request *gobpfman.LoadRequest, err error) error {
 	refused := (*daemon.Error)(nil)
-	if len(request.GetInfo()) < 2 || !errors.As(err, &refused) || !refused.Refused() {
+	if len(request.GetInfo()) < 2 || !errors.As(err, &refused) {
 		return err
 	}
-	failing := failed(request, status.Convert(refused.Cause).Message())
+	asked := sets.New[string]()
+	for _, f := range request.GetInfo() {
+		asked.Insert(f.GetName())
+	}
+	failing := refused.Failing(asked)
 	_, source, found := strings.Cut(refused.Op, " from ")
 	if len(failing) == 0 || !found {
 		return err
@@ -71,23 +67,4 @@ func namingFailed(request *gobpfman.LoadRequest, err error) error {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	return &daemon.Error{Op: fmt.Sprintf("load %d functions, of which %s %s, from %s", len(request.GetInfo()), names, verb, source), Cause: refused.Cause, Took: refused.Took}
-}
-
-// failed returns the functions of a request that the logs in a message are about. Both can be large, and the logs contain lines
-// that the bytecode's author chose, so the time doesn't grow with the product of functions and lines.
-func failed(request *gobpfman.LoadRequest, message string) []string {
-	asked := sets.New[string]()
-	for _, f := range request.GetInfo() {
-		asked.Insert(f.GetName())
-	}
-	var failing []string
-	for _, match := range firstLine.FindAllStringSubmatch(message, -1) {
-		for _, name := range identifier.FindAllString(match[1], -1) {
-			if asked.Has(name) {
-				asked.Delete(name)
-				failing = append(failing, name)
-			}
-		}
-	}
-	return failing
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
@@ -78,14 +79,15 @@ func TestFailingFunctionsAreNamed(t *testing.T) {
 // with the product.
 func TestFailingFunctionsOfLargeLogs(t *testing.T) {
 	allocations := func(size int) float64 {
-		request := &gobpfman.LoadRequest{}
+		loaded := sets.New[string]()
 		for n := range size {
-			request.Info = append(request.Info, &gobpfman.LoadInfo{Name: fmt.Sprintf("count_%d", n)})
+			loaded.Insert(fmt.Sprintf("count_%d", n))
 		}
 		lines := strings.Repeat("; verifier_log: ; a @ count.bpf.c:9\n", size)
 		last := fmt.Sprintf("count_%d", size-1)
 		return testing.AllocsPerRun(1, func() {
-			if got := failed(request, lines+rejection("; int "+last+"()\n", 1)); !slices.Equal(got, []string{last}) {
+			refused := &daemon.Error{Cause: status.Error(codes.FailedPrecondition, lines+rejection("; int "+last+"()\n", 1))}
+			if got := refused.Failing(loaded); !slices.Equal(got, []string{last}) {
 				t.Errorf("%q fail", got)
 			}
 		})

@@ -4,14 +4,14 @@
 package load
 
 import (
-	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/internal/nearest"
 	"github.com/bpfman/bpfman-operator/internal/variable"
@@ -55,27 +55,25 @@ func addGlobals(request *gobpfman.LoadRequest, owner program.Owner, found byteco
 	return nil
 }
 
-// unknownVariable matches what the daemons say about a variable that the bytecode doesn't have.
-var unknownVariable = regexp.MustCompile(`symbol with name (\S+) not found in the symbols table|global variable "([^"]*)" not found in program`)
-
-// suggestVariable adds the nearest name to a daemon's error about a variable that the bytecode doesn't have.
+// suggestVariable adds the nearest name to the refusal of a Load that sets a variable that the bytecode doesn't have.
 func suggestVariable(err error, found bytecode.Bytecode) error {
-	if err == nil {
-		return nil
-	}
-	match := unknownVariable.FindStringSubmatch(err.Error())
-	if match == nil {
+	refused := (*daemon.Error)(nil)
+	if !errors.As(err, &refused) {
 		return err
 	}
-	names := func(yield func(string) bool) {
+	unknown := refused.UnknownVariable()
+	if unknown == "" {
+		return err
+	}
+	meant := nearest.Question(unknown, func(yield func(string) bool) {
 		for _, v := range found.Object.Variables {
 			if !yield(v.Name) {
 				return
 			}
 		}
+	})
+	if meant == "" {
+		return err
 	}
-	if meant := nearest.Question(cmp.Or(match[1], match[2]), names); meant != "" {
-		return fmt.Errorf("%w%s", err, meant)
-	}
-	return err
+	return fmt.Errorf("%w%s", err, meant)
 }

@@ -26,12 +26,8 @@ func findHook(hook string, types *btf.Spec, modules func() ([]uint64, error)) er
 	var found *btf.Func
 	if err := types.TypeByName(v1alpha1.LSMFunctionPrefix+hook, &found); errors.Is(err, btf.ErrNotFound) {
 		return fmt.Errorf("this kernel has no hook %s for LSM programs%s: correct hook_name, or select other nodes", hook, nearest.Question(hook, func(yield func(string) bool) {
-			for t, err := range types.All() {
-				function, is := t.(*btf.Func)
-				if err != nil || !is {
-					continue
-				}
-				if name, has := strings.CutPrefix(function.Name, v1alpha1.LSMFunctionPrefix); has && !yield(name) {
+			for function := range functionsOf(types) {
+				if name, has := strings.CutPrefix(function, v1alpha1.LSMFunctionPrefix); has && !yield(name) {
 					return
 				}
 			}

@@ -5,11 +5,13 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -101,12 +103,10 @@ func missing(request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 	return nil
 }
 
-// anotherType is what the agent says about a function that the daemon loads as another type of program (agent/daemon).
-const anotherType = "the section of the function is for another type of program"
-
-// nameSections adds the sections of a request's functions to an error about one that is of another type.
+// nameSections adds the sections of a request's functions to the refusal of a Load because of one that is of another type.
 func nameSections(err error, request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
-	if err == nil || !strings.Contains(err.Error(), anotherType) {
+	refused := (*daemon.Error)(nil)
+	if !errors.As(err, &refused) || !refused.OtherType() {
 		return err
 	}
 	var sections []string

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/bpfman/bpfman-operator/internal/nearest"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -59,7 +60,7 @@ func findFunction(name string, types *btf.Spec, dir string) error {
 			return fmt.Errorf("the daemon can't attach it to %s, which is in the kernel's module %s: use a kprobe", name, module.Name())
 		}
 	}
-	return fmt.Errorf("this kernel has no function %s, or inlines it: correct func_name, or select other nodes", name)
+	return fmt.Errorf("this kernel has no function %s, or inlines it%s: correct func_name, or select other nodes", name, nearest.Question(name, functionsOf(types)))
 }
 
 // readTypes reads types from a file of the kernel's. Those of modules are based on the kernel's own. It returns nil if they

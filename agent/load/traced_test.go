@@ -59,7 +59,7 @@ func TestUntraced(t *testing.T) {
 		"no hook":                  {hooks, []*gobpfman.LoadInfo{at("file_opened")}, "function h can't be loaded: this kernel has no hook file_opened for LSM programs; did you mean file_open?: correct hook_name, or select other nodes"},
 		"no hooks at all":          {dir, []*gobpfman.LoadInfo{at("file_open")}, "function h can't be loaded: this kernel has no hook file_open for LSM programs: correct hook_name, or select other nodes"},
 		"a function of the kernel": {dir, []*gobpfman.LoadInfo{entry("do_unlinkat"), exit("do_unlinkat")}, ""},
-		"no function":              {dir, []*gobpfman.LoadInfo{exit("do_unlinkat"), entry("do_unlink")}, "function f can't be loaded: this kernel has no function do_unlink, or inlines it: correct func_name, or select other nodes"},
+		"no function":              {dir, []*gobpfman.LoadInfo{exit("do_unlinkat"), entry("do_unlink")}, "function f can't be loaded: this kernel has no function do_unlink, or inlines it; did you mean do_unlinkat?: correct func_name, or select other nodes"},
 		"a function of a module":   {dir, []*gobpfman.LoadInfo{exit("nft_do_chain")}, "function g can't be loaded: the daemon can't attach it to nft_do_chain, which is in the kernel's module nf_tables: use a kprobe"},
 		"programs that trace none": {filepath.Join(dir, "none"), []*gobpfman.LoadInfo{{Name: "h"}}, ""},
 		"a kernel without types":   {filepath.Join(dir, "none"), []*gobpfman.LoadInfo{entry("do_unlink")}, ""},
