@@ -31,7 +31,12 @@ func TestMain(m *testing.M) {
 		if err := command.Run(); err != nil {
 			os.Exit(1)
 		}
+	case "keys":
+		echoKeys()
 	case "command":
+		if _, _, ok := Keys(os.Stdin, os.Stdout, nil); ok {
+			os.Exit(1) // it would change the settings of the shell's terminal
+		}
 		ReadInBackground()
 		_, err := os.Stdin.Read(make([]byte, 1))
 		if !errors.Is(err, syscall.EIO) {
@@ -42,32 +47,44 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// pseudoTerminal returns a terminal, and what its user has.
+func pseudoTerminal(t *testing.T) (terminal, user *os.File) {
+	t.Helper()
+	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { user.Close() })
+	if err := unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { terminal.Close() })
+	return terminal, user
+}
+
+// session returns a process of this test's program, with a terminal of its own.
+func session(ctx context.Context, as string, terminal *os.File) *exec.Cmd {
+	command := exec.CommandContext(ctx, os.Args[0])
+	command.Env = append(os.Environ(), role+"="+as)
+	command.Stdin, command.Stdout = terminal, terminal
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	return command
+}
+
 // A command that reads from its terminal goes on if it runs in the background of a shell, instead of being stopped.
 func TestReadInBackground(t *testing.T) {
-	controller, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer controller.Close()
-	if err := unix.IoctlSetPointerInt(int(controller.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(controller.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer terminal.Close()
+	terminal, _ := pseudoTerminal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	shell := exec.CommandContext(ctx, os.Args[0])
-	shell.Env = append(os.Environ(), role+"=shell")
-	shell.Stdin = terminal
-	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := shell.Run(); err != nil {
+	if err := session(ctx, "shell", terminal).Run(); err != nil {
 		t.Errorf("the command in the background: %v, %v", err, context.Cause(ctx))
 	}
 }

@@ -19,7 +19,7 @@ import (
 // Size returns the size of the terminal that w writes to. It returns false if w isn't a terminal. A terminal that
 // doesn't know its size has 0 columns or lines.
 func Size(w io.Writer) (columns, lines int, ok bool) {
-	file, isFile := w.(*os.File)
+	file, isFile := w.(interface{ Fd() uintptr })
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		return 0, 0, false
 	}

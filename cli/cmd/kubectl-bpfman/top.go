@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +29,8 @@ import (
 )
 
 const topLong = `Show which eBPF programs take CPU time, no matter what loaded them, on all nodes, and repeat this at each interval. With an object, show only its programs. CPU is relative to one CPU: a program that keeps two CPUs busy has 200%.
+
+On a terminal, the table is updated in place, with the CPU time of the last rounds as HISTORY. Press c, r, or t to sort by CPU time, runs, or time per run, and q to end.
 
 Meanwhile, the kernels of the nodes count each program's runs and time, which makes each run slightly slower. They stop when the command ends, however it ends.
 
@@ -92,6 +96,8 @@ type usage struct {
 	Runs float64 `json:"runsPerSecond"`
 	// PerRun is the duration of a run in nanoseconds.
 	PerRun int64 `json:"nanosecondsPerRun"`
+	// history contains CPU in the last rounds, if there are several.
+	history []float64
 }
 
 var topTable = output.Table[usage]{
@@ -106,6 +112,27 @@ var topTable = output.Table[usage]{
 		{Name: "RUNS/S", Cell: func(u usage) any { return rate(u.Runs) }},
 		{Name: "NS/RUN", Cell: func(u usage) any { return u.PerRun }},
 	},
+}
+
+// historyColumn is an additional column on a terminal that is redrawn.
+var historyColumn = output.Column[usage]{Name: "HISTORY", Cell: func(u usage) any { return sparkline(u.history) }}
+
+// maxHistory is the number of rounds in the history of a program.
+const maxHistory = 20
+
+// sparkline draws values as bars, of which the highest value has the highest.
+func sparkline(values []float64) string {
+	const bars = "▁▂▃▄▅▆▇█"
+	levels := []rune(bars)
+	var line strings.Builder
+	for _, v := range values {
+		level := 0
+		if highest := slices.Max(values); highest > 0 {
+			level = int(v / highest * float64(len(levels)-1))
+		}
+		line.WriteRune(levels[level])
+	}
+	return line.String()
 }
 
 // rate formats small rates with a decimal, so that they don't appear as zero.
@@ -138,9 +165,15 @@ func (o topOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	t := top{
-		options: o, screen: newScreen(streams.Out), end: end,
+		options: o, out: streams.Out, end: end,
 		owners: func() map[program]string { return owners(ctx, c, o.live.nodes) },
 	}
+	if !o.once && o.format.Human() {
+		var restore func()
+		t.out, restore, t.interactive = terminal.Keys(streams.In, streams.Out, t.press)
+		defer restore()
+	}
+	t.screen = newScreen(t.out)
 	rounds := inspectors.Rounds[[]usage]{Asked: len(asked), Show: t.show}
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
 		err := inspectors.AskUsage(ctx, i, o.interval, func(u live.Usage) error {
@@ -194,17 +227,25 @@ const (
 // top prints what programs used in each round.
 type top struct {
 	options topOptions
+	out     io.Writer
 	screen  screen
 	owners  func() map[program]string
 	end     func()
+	// interactive means that the table is redrawn on a terminal, whose keys are read.
+	interactive bool
 
+	mu      sync.Mutex // a key can be pressed while answers arrive
 	printed bool
 	known   map[program]string
 	read    time.Time // when known was read
+	last    []usage   // what is printed
+	history map[program][]float64
 }
 
 // show prints the answers of all nodes.
 func (t *top) show(answers map[string][]usage, _ map[string]error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if len(answers) == 0 || t.options.once && t.printed {
 		return nil
 	}
@@ -212,15 +253,44 @@ func (t *top) show(answers map[string][]usage, _ map[string]error) error {
 	if since := time.Since(t.read); since > ownersPace || since > unknownPace && !t.knows(all) {
 		t.known, t.read = t.owners(), time.Now()
 	}
-	if err := t.screen.next(); err != nil {
-		return err
-	}
-	t.printed = true
-	err := t.print(all)
+	t.remember(all)
+	t.printed, t.last = true, all
+	err := t.print()
 	if t.options.once {
 		t.end()
 	}
 	return err
+}
+
+// remember adds a round to the history of each program. Programs that no longer run are forgotten.
+func (t *top) remember(round []usage) {
+	if !t.interactive {
+		return
+	}
+	before := t.history
+	t.history = make(map[program][]float64, len(round))
+	for i, u := range round {
+		of := program{u.Node, u.ID}
+		past := before[of]
+		t.history[of] = append(slices.Clone(past[max(0, len(past)-maxHistory+1):]), u.CPU)
+		round[i].history = t.history[of]
+	}
+}
+
+// The keys of top.
+var keys = map[byte]string{'c': "cpu", 'r': "runs", 't': "time"}
+
+// press handles a key.
+func (t *top) press(key byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch order, sorts := keys[key]; {
+	case key == 'q', key == terminal.Interrupt:
+		t.end()
+	case sorts && t.printed:
+		t.options.sortBy = order
+		_ = t.print() // if the terminal is gone, the next round ends the command
+	}
 }
 
 // knows reports whether the owners of all programs are known.
@@ -231,19 +301,31 @@ func (t *top) knows(all []usage) bool {
 	})
 }
 
-func (t *top) print(all []usage) error {
+func (t *top) print() error {
+	all := t.last
 	for i := range all {
 		all[i].Owner = t.known[program{all[i].Node, all[i].ID}]
 	}
 	slices.SortFunc(all, func(a, b usage) int {
 		return cmp.Or(orders[t.options.sortBy](a, b), cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
 	})
+	if err := t.screen.next(); err != nil {
+		return err
+	}
+	table, above := topTable, 2 // the header and the line of the cursor
+	if t.interactive {
+		table.Columns = append(slices.Clip(table.Columns), historyColumn)
+		above++
+		if _, err := fmt.Fprintf(t.out, "Sorted by %s. Keys: c (cpu), r (runs), t (time per run), q (quit)\n", t.options.sortBy); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	}
 	rows := t.options.rows
-	if _, lines, ok := terminal.Size(t.screen.out); ok && lines > 0 && rows == 0 {
-		rows = max(lines-2, 1) // minus the header and the line of the cursor
+	if _, lines, ok := terminal.Size(t.out); ok && lines > 0 && rows == 0 {
+		rows = max(lines-above, 1)
 	}
 	if rows > 0 {
 		all = all[:min(rows, len(all))]
 	}
-	return topTable.Print(t.screen.out, t.options.format, all)
+	return table.Print(t.out, t.options.format, all)
 }
