@@ -42,7 +42,7 @@ type cluster struct {
 // settings returns the settings of a node.
 func (c cluster) settings(number int) component.Settings {
 	s := component.Default(uint8(c.instance), c.stateDir, c.kubernetes, number)
-	s.ControlPlaneOnly, s.Uplink = c.controlPlaneOnly, c.uplink
+	s.Containerd, s.ControlPlaneOnly, s.Uplink = c.containerd, c.controlPlaneOnly, c.uplink
 	return s
 }
 
@@ -203,7 +203,7 @@ func (c cluster) switchOn(nodes []component.Settings) error {
 // arguments returns the command line of a node's init.
 func (c cluster) arguments(s component.Settings) []string {
 	return []string{
-		"--instance=" + strconv.Itoa(c.instance), "--state-dir=" + c.stateDir, "--kubernetes=" + c.kubernetes,
+		"--instance=" + strconv.Itoa(c.instance), "--state-dir=" + c.stateDir, "--kubernetes=" + c.kubernetes, "--containerd=" + c.containerd,
 		"--node=" + strconv.Itoa(s.Number), "--control-plane-only=" + strconv.FormatBool(c.controlPlaneOnly), "--uplink=" + c.uplink,
 	}
 }

@@ -54,6 +54,7 @@ type options struct {
 	instance         int
 	stateDir         string
 	kubernetes       string
+	containerd       string
 	kubeconfig       string
 	timeout          time.Duration
 	atLeast          int
@@ -83,7 +84,7 @@ func run(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if err := makeAbsolute(&o.stateDir, &o.join, &o.kubernetes, &o.kubeconfig, &o.sources.Bin, &o.sources.Daemon); err != nil {
+	if err := makeAbsolute(&o.stateDir, &o.join, &o.kubernetes, &o.containerd, &o.kubeconfig, &o.sources.Bin, &o.sources.Daemon); err != nil {
 		return err
 	}
 	if o.instance < 0 || o.instance > math.MaxUint8 {
@@ -153,6 +154,7 @@ func (o *options) flags() *flag.FlagSet {
 	flags.IntVar(&o.instance, "instance", 0, "which cluster of this machine, 0 to 255; each needs a state directory")
 	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/bpfman-cluster", "everything that the cluster keeps on disk")
 	flags.StringVar(&o.kubernetes, "kubernetes", "", "the multi-call binary of hack/kubernetes")
+	flags.StringVar(&o.containerd, "containerd", "", "the directory of containerd and its shim, instead of this machine's")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "bin/kubeconfig", "the administrator's kubeconfig, written by up")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long up may take")
 	flags.IntVar(&o.atLeast, "nodes", 1, "how many nodes up starts at least")

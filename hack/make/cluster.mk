@@ -10,8 +10,10 @@ CLUSTER_NODES ?= 1
 NODE ?= 1
 CLUSTER_STATE ?= /var/lib/bpfman-cluster$(filter-out 0,$(CLUSTER_INSTANCE))
 CLUSTER_KUBECONFIG ?= $(LOCALBIN)/kubeconfig$(filter-out 0,$(CLUSTER_INSTANCE))
+# The directory of containerd and its shim. By default, they are this machine's.
+CLUSTER_CONTAINERD ?=
 CLUSTER = $(LOCALBIN)/cluster --instance $(CLUSTER_INSTANCE) --state-dir $(CLUSTER_STATE) --kubernetes $(KUBERNETES) \
-	--daemon $(DAEMON) --bin $(LOCALBIN) --kubeconfig $(CLUSTER_KUBECONFIG)
+	$(if $(CLUSTER_CONTAINERD),--containerd $(CLUSTER_CONTAINERD)) --daemon $(DAEMON) --bin $(LOCALBIN) --kubeconfig $(CLUSTER_KUBECONFIG)
 
 # The cluster's program, and the content of its images.
 .PHONY: build-cluster

@@ -140,7 +140,9 @@ CONTAINERD = $(CACHE)/containerd-$(shell awk '$$1 == "require" { print $$3 }' ha
 FIRST_PACKET = $(REAL_DAEMON) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) CONTAINERD=$(CONTAINERD) FIRST_PACKET=$(LOCALBIN)/first-packet BPFMAN_AGENT=$(LOCALBIN)/bpfman-agent
 
 .PHONY: build-first-packet
-build-first-packet: bytecode envtest build/agent/cmd/bpfman-agent build/agent/cmd/bpfman-ns build/tests/cmd/first-packet build-launcher
+build-first-packet: bytecode envtest build/agent/cmd/bpfman-agent build/agent/cmd/bpfman-ns build/tests/cmd/first-packet build-launcher build-containerd
+.PHONY: build-containerd
+build-containerd:
 	@hack/containerd/build.sh $(CACHE)
 
 .PHONY: test-first-packet
@@ -190,8 +192,10 @@ TUTORIALS_FLAGS ?=
 
 # On other clusters than the one-node cluster, tutorials that push images need TUTORIALS_REGISTRY, a registry to
 # push to, with a certificate of TUTORIALS_REGISTRY_CA. Without it, they are skipped.
+# One needs NRI, which this machine's containerd might not have.
 .PHONY: test-tutorials
-test-tutorials: kubectl-bpfman $(if $(shell command -v rustup),$(LOCALBIN)/bpf-linker) $(if $(ONE_NODE),$(LOCALBIN)/cosign $(LOCALBIN)/prometheus $(LOCALBIN)/promtool cluster-up) ## Run each tutorial, from its own text, on the cluster of KUBECONFIG where bpfman is deployed, or on the one-node cluster (TUTORIALS_FLAGS="-run /firewall").
+test-tutorials: CLUSTER_CONTAINERD = $(dir $(CONTAINERD))
+test-tutorials: $(if $(ONE_NODE),build-containerd) kubectl-bpfman $(if $(shell command -v rustup),$(LOCALBIN)/bpf-linker) $(if $(ONE_NODE),$(LOCALBIN)/cosign $(LOCALBIN)/prometheus $(LOCALBIN)/promtool cluster-up) ## Run each tutorial, from its own text, on the cluster of KUBECONFIG where bpfman is deployed, or on the one-node cluster (TUTORIALS_FLAGS="-run /firewall").
 	$(if $(ONE_NODE),@$(MAKE) --no-print-directory deploy-kustomize)
 	@cd tests && $(call requires,cluster) $(if $(ONE_NODE),KUBECONFIG=$(CLUSTER_KUBECONFIG) TUTORIALS_REGISTRY=10.97.$(CLUSTER_INSTANCE).2:5000/tutorials TUTORIALS_REGISTRY_CA=$(CLUSTER_STATE)/pki/registry-ca.crt) \
 		TUTORIALS_COMMANDS=$(LOCALBIN) go test -count=1 -v -timeout 2h $(TUTORIALS_FLAGS) ./tutorials

@@ -20,7 +20,8 @@
 // else is literal.
 //
 // The comment <!-- requires: linux-6.6 clang --> lists what a page needs in addition to a cluster with bpfman: a
-// version of Linux on all nodes, commands, and "registry" for a registry at $REGISTRY that the reader can push to.
+// version of Linux on all nodes, "nri" for nodes whose container runtime enables NRI by default, commands, and "registry"
+// for a registry at $REGISTRY that the reader can push to.
 //
 // The section Clean up runs even if an earlier step failed. Afterwards, the API must not contain objects that
 // weren't there before.

@@ -111,39 +111,46 @@ func TestTutorials(t *testing.T) {
 // lacks returns why a requirement of a page isn't met, or "" if it is.
 func lacks(t *testing.T, clients kubernetes.Interface, requirement string) string {
 	t.Helper()
-	if requirement == "registry" {
-		if os.Getenv(registryVariable) == "" {
-			return registryVariable + " names no registry to push to"
-		}
+	linux, isLinux := strings.CutPrefix(requirement, "linux-")
+	switch {
+	case requirement == "registry" && os.Getenv(registryVariable) == "":
+		return registryVariable + " names no registry to push to"
+	case requirement == "registry":
 		return ""
+	case requirement == "nri":
+		return someNode(t, clients, withoutNRI)
+	case isLinux:
+		return someNode(t, clients, func(info corev1.NodeSystemInfo) string { return older("Linux", info.KernelVersion, linux) })
 	}
-	linux, ok := strings.CutPrefix(requirement, "linux-")
-	if !ok {
-		if _, err := exec.LookPath(requirement); err != nil {
-			return err.Error()
-		}
-		return ""
+	if _, err := exec.LookPath(requirement); err != nil {
+		return err.Error()
 	}
-	wanted, err := version.ParseGeneric(linux)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return ""
+}
+
+// someNode returns what a node lacks, or "".
+func someNode(t *testing.T, clients kubernetes.Interface, lacks func(corev1.NodeSystemInfo) string) string {
+	t.Helper()
 	nodes, err := clients.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, node := range nodes.Items {
-		if reason := older(&node, wanted); reason != "" {
-			return reason
+		if reason := lacks(node.Status.NodeInfo); reason != "" {
+			return fmt.Sprintf("node %s has %s", node.Name, reason)
 		}
 	}
 	return ""
 }
 
-func older(node *corev1.Node, wanted *version.Version) string {
-	kernel, err := version.ParseGeneric(node.Status.NodeInfo.KernelVersion)
-	if err != nil || kernel.LessThan(wanted) {
-		return fmt.Sprintf("node %s has Linux %s, not %s or later", node.Name, node.Status.NodeInfo.KernelVersion, wanted)
+// withoutNRI compares the container runtime with the first versions that enable NRI.
+func withoutNRI(info corev1.NodeSystemInfo) string {
+	runtime, version, _ := strings.Cut(info.ContainerRuntimeVersion, "://")
+	return older(runtime, version, map[string]string{"containerd": "2.0", "cri-o": "1.30"}[runtime])
+}
+
+// older returns what a node has if it isn't at least the wanted version.
+func older(what, has, wanted string) string {
+	if parsed, err := version.ParseGeneric(has); wanted == "" || err != nil || parsed.LessThan(version.MustParseGeneric(wanted)) {
+		return fmt.Sprintf("%s %s, not %s or later", what, has, wanted)
 	}
 	return ""
 }

@@ -47,7 +47,7 @@ func processes(s Settings) []Process {
 			"--unsafe-no-fsync", // the cluster doesn't outlive its machine
 			"--log-level=warn",
 		}},
-		{Name: "containerd", Args: []string{"--config=" + etc("containerd.toml")}},
+		{Name: "containerd", Path: s.containerd("containerd"), Args: []string{"--config=" + etc("containerd.toml")}},
 		{Name: "kube-apiserver", Path: s.Kubernetes, Args: apiServerArgs(s)},
 		{Name: "kube-controller-manager", Path: s.Kubernetes, NeedsAPI: true, Args: []string{
 			"--kubeconfig=" + pki("kube-controller-manager.kubeconfig"),

@@ -23,6 +23,7 @@ type Settings struct {
 	ClusterDir string // all files of the cluster
 	StateDir   string // the node's part of it; for the first node, it is the same directory
 	Kubernetes string // the multi-call binary of hack/kubernetes
+	Containerd string // the directory of containerd and its shim; if it is "", they are looked up in PATH
 	Number     int    // starts at 1; the first node has the control plane and the registry
 	Node       string // the name of the Node object
 	// ControlPlaneOnly means that no pods run on the first node.
@@ -151,6 +152,17 @@ func (s Settings) RegistryCA() string { return s.Dir("pki", "registry-ca.crt") }
 
 // RegistryHosts is the directory with containerd's configuration of registries.
 func (s Settings) RegistryHosts() string { return s.Dir("etc", "certs.d") }
+
+// containerd returns the path of a command of containerd, or "" if it is looked up in PATH.
+func (s Settings) containerd(command string) string {
+	if s.Containerd == "" {
+		return ""
+	}
+	return filepath.Join(s.Containerd, command)
+}
+
+// Shim is the path of containerd's shim for runc, or "" if containerd finds it.
+func (s Settings) Shim() string { return s.containerd("containerd-shim-runc-v2") }
 
 // Log returns the log file of the process with that name.
 func (s Settings) Log(process string) string { return s.Dir("logs", process+".log") }

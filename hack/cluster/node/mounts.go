@@ -51,15 +51,19 @@ func dataMounts(s component.Settings) []mount {
 	bind := func(source, target string) mount {
 		return mount{source: source, target: target, flags: unix.MS_BIND}
 	}
-	binary := filepath.Dir(s.Kubernetes)
-	return []mount{
+	binaries := filepath.Dir(s.Kubernetes)
+	mounts := []mount{
 		bind(s.StateDir, s.StateDir),
-		bind(binary, binary),                             // it can be on another file system of the host
+		bind(binaries, binaries),                         // they can be on another file system of the host
 		bind(s.Dir("containerd"), "/var/lib/containerd"), // an upper layer of overlayfs can't be on overlayfs
 		bind(s.Dir("kubelet"), "/var/lib/kubelet"),
 		bind(s.Dir("bpfman"), "/var/lib/bpfman"), // the store of bytecode survives a reboot
 		bind(s.Dir("logs", "pods"), "/var/log/pods"),
 	}
+	if s.Containerd != "" {
+		mounts = append(mounts, bind(s.Containerd, s.Containerd))
+	}
+	return mounts
 }
 
 // cgroupMounts mounts the same hierarchies as the host. Their roots are already the
