@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -236,11 +237,17 @@ func (i Inspector) executor(arguments []string) (remotecommand.Executor, error) 
 	return executor, nil
 }
 
+// ErrAbsent is about a map or a program that isn't on a node.
+var ErrAbsent = errors.New("not found")
+
 // explain returns the command's standard error as the error if there is any, instead of the exit code.
 func explain(err error, said string) error {
 	said = strings.TrimSpace(said)
 	first, _, _ := strings.Cut(said, "\n")
+	var exit exec.CodeExitError
 	switch {
+	case errors.As(err, &exit) && exit.Code == live.ExitAbsent:
+		return fmt.Errorf("%w: %s", ErrAbsent, said)
 	case strings.Contains(said, "flag provided but not defined"), strings.Contains(said, "unexpected arguments"):
 		return fmt.Errorf("the inspector is older than this command: update bpfman, or use the kubectl bpfman of its version (%s)", first)
 	case said != "":

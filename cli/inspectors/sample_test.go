@@ -8,6 +8,10 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"k8s.io/client-go/util/exec"
+
+	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
 // A sample is spread over the nodes. It is the same each time, so that its figures can be compared.
@@ -41,5 +45,9 @@ func TestExplain(t *testing.T) {
 		if got := explain(exit, said); got.Error() != want {
 			t.Errorf("%q: %v, want %q", said, got, want)
 		}
+	}
+	absent := explain(exec.CodeExitError{Err: exit, Code: live.ExitAbsent}, "open map 7: no such file or directory\n")
+	if want := "not found: open map 7: no such file or directory"; !errors.Is(absent, ErrAbsent) || absent.Error() != want {
+		t.Errorf("of a map that isn't there: %v, want %q", absent, want)
 	}
 }

@@ -24,6 +24,9 @@ const (
 	CommandTrace = "trace"
 )
 
+// ExitAbsent is the exit code of a command about a map or a program that isn't on the node. Other failures have other codes.
+const ExitAbsent = 3
+
 // Silence is how long a command waits for input before it ends. KeepAlive is the
 // interval at which a client should write.
 const (

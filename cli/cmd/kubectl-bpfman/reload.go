@@ -7,8 +7,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/bpfman/bpfman-operator/cli/inspectors"
 )
 
 const (
@@ -28,7 +29,7 @@ func afterReload(ctx context.Context, which []string, ask func([]string) error, 
 	defer cancel()
 	for {
 		err := ask(which)
-		if err == nil || !isGone(err) {
+		if err == nil || !errors.Is(err, inspectors.ErrAbsent) {
 			return err
 		}
 		before := which
@@ -45,10 +46,4 @@ func afterReload(ctx context.Context, which []string, ask func([]string) error, 
 			which = now
 		}
 	}
-}
-
-// isGone reports whether an inspector has found no map at a path.
-func isGone(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, "open the map pinned at") && strings.Contains(text, "no such file or directory")
 }

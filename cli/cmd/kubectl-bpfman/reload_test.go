@@ -6,15 +6,18 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/bpfman/bpfman-operator/cli/inspectors"
 )
 
 // A dump waits until the report of a reloaded program has its new maps.
 func TestDumpAfterReload(t *testing.T) {
 	t.Parallel()
-	gone := errors.New("on node a: open the map pinned at /run/bpfman/fs/maps/7/m: no such file or directory")
+	gone := fmt.Errorf("node a: %w: open the map pinned at /run/bpfman/fs/maps/7/m: no such file or directory", inspectors.ErrAbsent)
 	other := errors.New("on node a: permission denied")
 	for name, test := range map[string]struct {
 		asked    map[string]error // by map

@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -69,7 +70,7 @@ func main() {
 		if answer, ok := commands[os.Args[1]]; ok {
 			if err := answer(ctx, os.Args[2:], os.Stdin, os.Stdout); err != nil {
 				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
+				os.Exit(exitCode(err))
 			}
 			return
 		}
@@ -88,6 +89,14 @@ func main() {
 		os.Exit(1)
 	}
 	log.Info("Stopped")
+}
+
+// exitCode returns the exit code of a command that failed.
+func exitCode(err error) int {
+	if errors.Is(err, fs.ErrNotExist) {
+		return live.ExitAbsent
+	}
+	return 1
 }
 
 // gcPercent makes the garbage collector run more often. The inspector uses little CPU,
