@@ -26,6 +26,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/definitions"
 	"github.com/bpfman/bpfman-operator/internal/reader"
+	"github.com/bpfman/bpfman-operator/internal/verifierlog"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -135,6 +136,7 @@ func New(config *rest.Config, o Options, node Node, log logr.Logger) (*Agent, er
 		WatchStarts:     node.WatchStarts,
 		PinsDir:         node.PinsDir,
 		KernelTypes:     node.KernelTypes,
+		Logs:            verifierlog.Store{Dir: filepath.Join(o.BytecodeDir, verifierlog.Dir)},
 
 		UprobeNamespaces: o.UprobeNamespaces,
 		Reserved:         o.Reserved,

@@ -7,6 +7,7 @@ require (
 	github.com/bpfman/bpfman-operator/apis v0.0.0
 	github.com/distribution/reference v0.6.0
 	github.com/go-logr/logr v1.4.4
+	github.com/google/renameio/v2 v2.0.2
 	github.com/prometheus/client_golang v1.24.1
 	google.golang.org/grpc v1.85.0
 	k8s.io/api v0.37.2

@@ -29,6 +29,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/verifierlog"
 )
 
 // Options are what a Controller needs of its node and of the cluster.
@@ -71,6 +72,8 @@ type Options struct {
 	// PinsDir is the directory with maps that bytecode pins by name, or "" if there is
 	// none.
 	PinsDir string
+	// Logs keeps the errors of Loads that are too long for an object's status.
+	Logs verifierlog.Store
 	// KernelTypes is the directory with the kernel's types. Without it, functions that programs trace aren't looked up.
 	KernelTypes string
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
@@ -128,7 +131,7 @@ func New(o Options) *Controller {
 		policies: &gate.Policies{
 			Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, Read: queue.Add, RequireSignature: o.RequirePolicy,
 		},
-		loader:    load.New(load.Options{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, KernelTypes: o.KernelTypes, Replaced: c.tellReplaced}),
+		loader:    load.New(load.Options{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, KernelTypes: o.KernelTypes, Logs: o.Logs, Replaced: c.tellReplaced}),
 		inventory: o.Inventory, reports: reports, reporter: reporter, changes: o.Changes, metrics: o.Metrics, starts: c.starts,
 	}
 	o.Bytecode.Store.Used, o.Bytecode.Store.Uses, o.Bytecode.Store.Unknown = c.usedImages, c.usesOfImages, c.unreadUse

@@ -20,6 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/internal/verifierlog"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	PinsDir string
 	// KernelTypes is the directory with the kernel's types. Without it, functions that programs trace aren't looked up.
 	KernelTypes string
+	// Logs keeps the errors of Loads that are too long for an object's status.
+	Logs verifierlog.Store
 	// Replaced is called after an owner's bytecode was loaded with new maps in place of pinned ones, with a description.
 	Replaced func(owner program.Key, what string)
 }
@@ -225,12 +228,12 @@ func (l *Loader) load(ctx context.Context, owner program.Owner, want plan.Plan, 
 // call has the daemon load functions from an image's object, or from a file of the user's.
 func (l *Loader) call(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 	if owner.Bytecode.Image == nil {
-		return l.request(ctx, request)
+		return l.request(ctx, owner.Key, request)
 	}
 	if err := l.settlePins(ctx); err != nil {
 		return err
 	}
-	err := l.request(ctx, request)
+	err := l.request(ctx, owner.Key, request)
 	if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
 		err = l.mendPins(ctx, owner, request, found.Object.Maps, err)
 	}

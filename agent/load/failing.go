@@ -9,20 +9,38 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/verifierlog"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // maxFailing is the maximum number of functions that are named.
 const maxFailing = 3
 
-// request has the daemon load functions.
-func (l *Loader) request(ctx context.Context, request *gobpfman.LoadRequest) error {
-	return shortened(namingFailed(request, l.Inventory.Load(ctx, request)))
+// request has the daemon load functions of an owner.
+func (l *Loader) request(ctx context.Context, owner program.Key, request *gobpfman.LoadRequest) error {
+	err := namingFailed(request, l.Inventory.Load(ctx, request))
+	short := shortened(err)
+	if failed := l.keepLog(owner, request, err, short != err); failed != nil { //nolint:errorlint // the same error
+		logr.FromContextOrDiscard(ctx).Error(failed, "Failed to keep the verifier's log; kubectl bpfman why --log shows none", "kind", owner.Kind, "namespace", owner.Namespace, "name", owner.Name)
+	}
+	return short
+}
+
+// keepLog stores the error of a Load if it was shortened, and otherwise removes what is stored about the Load.
+func (l *Loader) keepLog(owner program.Key, request *gobpfman.LoadRequest, err error, shortened bool) error {
+	load, of := request.GetMetadata()[v1alpha1.MetadataLoad], verifierlog.Owner{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name}
+	if shortened {
+		return l.Logs.Put(of, load, err.Error())
+	}
+	return l.Logs.Remove(of, load)
 }
 
 // maxFailure is the maximum length of a refusal in bytes. It is that of a condition, which shows no more of it. The log of the

@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
+	"github.com/bpfman/bpfman-operator/internal/verifierlog"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -111,7 +113,8 @@ func TestKeptRefusalsAreShort(t *testing.T) {
 		}
 		return status.Error(codes.Aborted, text)
 	}
-	err := l.request(t.Context(), request)
+	owner := program.Key{Kind: "BpfApplication", Name: "flows"}
+	err := l.request(t.Context(), owner, request)
 	refused := (*daemon.Error)(nil)
 	if !errors.As(err, &refused) || !refused.Permanent() {
 		t.Fatalf("not a refusal: %v", err)
@@ -124,5 +127,21 @@ func TestKeptRefusalsAreShort(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %.200q", want, got)
 		}
+	}
+
+	// The node keeps the whole text, until the Load succeeds or is refused in few words.
+	whole := func() []string {
+		texts, err := l.Logs.Read(verifierlog.Owner{Kind: owner.Kind, Name: owner.Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return texts
+	}
+	if texts := whole(); len(texts) != 1 || strings.Contains(texts[0], "bytes left out") || strings.Count(texts[0], "off=98 size=1") < 2 || !strings.Contains(texts[0], "count_1, count_2 fail") {
+		t.Errorf("the node keeps %d texts", len(texts))
+	}
+	text = "`perf_event_open` failed"
+	if err := l.request(t.Context(), owner, request); err == nil || len(whole()) > 0 {
+		t.Errorf("after a short refusal, the node keeps %q", whole())
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/policy"
 	"github.com/bpfman/bpfman-operator/internal/reader"
+	"github.com/bpfman/bpfman-operator/internal/verifierlog"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -79,7 +80,7 @@ func newNode(t *testing.T) *node {
 			return answer
 		},
 		Store: &bytecode.Store{Dir: t.TempDir(), Limit: 1000},
-	}})
+	}, Logs: verifierlog.Store{Dir: t.TempDir()}})
 	return l
 }
 

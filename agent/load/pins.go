@@ -59,7 +59,7 @@ func (l *Loader) mendPins(ctx context.Context, owner program.Owner, request *gob
 	if err := l.setAside(ctx, owner.Key, misfits); err != nil {
 		return fmt.Errorf("%s: %w", cause, errors.Join(err, l.settle(ctx)))
 	}
-	err := l.request(ctx, request)
+	err := l.request(ctx, owner.Key, request)
 	if settled := l.settle(ctx); settled != nil {
 		logr.FromContextOrDiscard(ctx).Error(settled, "Failed to remove replaced pins, or to put them back; retrying at the next load")
 	}

@@ -45,6 +45,9 @@ const maxLeft = 999_999_999
 
 var marked = regexp.MustCompile(` … \(([0-9]{1,9}) bytes left out\) … `)
 
+// Shortened reports whether a text was shortened.
+func Shortened(text string) bool { return marked.MatchString(text) }
+
 func mark(left int) string { return fmt.Sprintf(" … (%d bytes left out) … ", left) }
 
 // headEnd returns the index where the head of the text ends, which has at most n bytes.

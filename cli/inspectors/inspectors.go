@@ -28,6 +28,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/internal/live"
 	"github.com/bpfman/bpfman-operator/internal/restclient"
@@ -153,6 +154,21 @@ func AskDump(ctx context.Context, i Inspector, limit int, every time.Duration, t
 		}
 		return nil
 	}, append(question, which...)...)
+}
+
+// AskLogs returns the errors with which a node's daemon refused to load an object, as far as they are too long for its status.
+func AskLogs(ctx context.Context, i Inspector, owner v1alpha1.BpfNodeOwner) ([]string, error) {
+	var texts []string
+	var text strings.Builder
+	err := Ask(ctx, i, func(line live.LogLine) error {
+		text.WriteString(line.Text)
+		if line.End {
+			texts = append(texts, text.String())
+			text.Reset()
+		}
+		return nil
+	}, live.CommandLog, "--kind", owner.Kind, "--namespace", owner.Namespace, "--name", owner.Name)
+	return texts, err
 }
 
 // AskUsage has an inspector count the runs of programs, and calls take with what they used in each interval.

@@ -3,7 +3,8 @@
 
 // Package live defines the output of the commands of bpfman-inspector that answer
 // questions about a node interactively: the content of a map (dump), the programs that
-// use CPU time (top), and the output of programs (trace). `kubectl exec` runs these
+// use CPU time (top), the output of programs (trace), and why the kernel refuses a
+// program (log). `kubectl exec` runs these
 // commands in the inspector's container, so the API server authenticates, authorizes,
 // and audits them. Each line of their output is one of these messages in JSON.
 //
@@ -22,6 +23,7 @@ const (
 	CommandDump  = "dump"
 	CommandTop   = "top"
 	CommandTrace = "trace"
+	CommandLog   = "log"
 )
 
 // ExitAbsent is the exit code of a command about a map or a program that isn't on the node. Other failures have other codes.
@@ -125,6 +127,14 @@ type End struct {
 	// Changed means that the map changed during the dump so much that entries can be
 	// missing.
 	Changed bool `json:"changed,omitempty"`
+}
+
+// LogLine is one line of log: a part of what the kernel's verifier said about an object that the node couldn't load.
+type LogLine struct {
+	// Text is the next part of the text. It has whole characters.
+	Text string `json:"text"`
+	// End means that the text ends here. The next line begins another one.
+	End bool `json:"end,omitempty"`
 }
 
 // Print is one line of trace: what a program printed with bpf_printk.

@@ -105,6 +105,11 @@ func TestBadInput(t *testing.T) {
 					awaitFailure(ctx, s, o, c.says...)
 					awaitEvent(ctx, s, o, corev1.EventTypeWarning, append(c.says, under.nodes()[0])...)
 				}},
+				step{"its whole log can be read", func(ctx context.Context, s *testing.T) {
+					if c.name == "rejected-late" {
+						wholeLog(ctx, s, o)
+					}
+				}},
 				step{"nobody waits for it", func(ctx context.Context, s *testing.T) {
 					start := time.Now()
 					create(ctx, t, neighbour)
@@ -120,6 +125,20 @@ func TestBadInput(t *testing.T) {
 				}},
 			)
 		})
+	}
+}
+
+// wholeLog checks that kubectl bpfman why --log shows what the status leaves out of the verifier's log.
+func wholeLog(ctx context.Context, s *testing.T, o *v1alpha1.TcxProgram) {
+	s.Helper()
+	const leftOut, verdict = "bytes left out", "R0 min value is outside of the allowed memory range"
+	if short := plugin(ctx, s, "why", "tcxprogram", o.Name); !strings.Contains(short, leftOut) {
+		s.Errorf("the status has the whole log, so nothing is tested:\n%s", short)
+	}
+	const instructions = 2000 // the program has 700 additions
+	whole := plugin(ctx, s, "why", "tcxprogram", o.Name, "--log")
+	if strings.Contains(whole, leftOut) || strings.Count(whole, "\n") < instructions || !strings.Contains(whole, verdict) {
+		s.Errorf("the log has %d lines:\n%.2000s", strings.Count(whole, "\n"), whole)
 	}
 }
 

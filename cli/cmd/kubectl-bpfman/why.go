@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,13 +37,18 @@ const whyExample = `  # Show what is wrong in the cluster
   # Explain why a program isn't attached everywhere
   kubectl bpfman why tcxprogram/counter
 
+  # Show the whole log of the kernel's verifier
+  kubectl bpfman why tcxprogram/counter --log
+
   # Explain a namespaced program, with the name of each node
   kubectl bpfman why -n team tcxnsprogram/counter -o wide`
 
 type whyOptions struct {
 	// components is the namespace of the operator and the node components.
 	components string
-	format     *output.Flags
+	// wholeLogs asks the nodes for messages that were shortened.
+	wholeLogs bool
+	format    *output.Flags
 }
 
 func whyCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
@@ -57,6 +63,7 @@ func whyCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *co
 		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), connect, streams, args) },
 	}
 	addNamespace(command, &o.components)
+	command.Flags().BoolVar(&o.wholeLogs, "log", false, "Show the whole log of the kernel's verifier, if the status has only its beginning and end. This requires permission to create pods/exec in the namespace in which bpfman is installed.")
 	o.format.AddFormatTo(command)
 	return command
 }
@@ -65,6 +72,9 @@ func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	c, err := connect()
 	if err != nil {
 		return err
+	}
+	if len(args) == 0 && o.wholeLogs {
+		return errors.New("--log needs an object")
 	}
 	if len(args) == 0 {
 		return o.overview(ctx, c, streams)
@@ -76,6 +86,11 @@ func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	facts, err := o.gather(ctx, c, owner, fromInspectors)
 	if err != nil {
 		return err
+	}
+	if o.wholeLogs {
+		if err := completeLogs(ctx, c, o.components, owner, facts.Reports); err != nil {
+			facts.Unseen = append(facts.Unseen, fmt.Sprintf("whole logs: %v", err))
+		}
 	}
 	page, err := why.Explain(facts)
 	if err != nil {

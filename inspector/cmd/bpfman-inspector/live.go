@@ -16,6 +16,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/inspector/live"
 	messages "github.com/bpfman/bpfman-operator/internal/live"
+	"github.com/bpfman/bpfman-operator/internal/verifierlog"
 )
 
 // arguments parses the arguments of a command, which are only flags.
@@ -86,6 +87,22 @@ func trace(ctx context.Context, given []string, in io.Reader, out io.Writer) err
 		return err
 	}
 	return live.Trace(ctx, ids, in, out)
+}
+
+func log(_ context.Context, given []string, _ io.Reader, out io.Writer) error {
+	var owner verifierlog.Owner
+	var dir, hostProc string
+	err := arguments(messages.CommandLog, given, func(flags *flag.FlagSet) {
+		flags.StringVar(&owner.Kind, "kind", "", "Kind of the object.")
+		flags.StringVar(&owner.Namespace, "namespace", "", "Namespace of the object.")
+		flags.StringVar(&owner.Name, "name", "", "Name of the object.")
+		flags.StringVar(&dir, "dir", verifierlog.NodeDir, "Directory of the logs on the node.")
+		flags.StringVar(&hostProc, "host-proc", "/host/proc", "Path of the host's /proc.")
+	})
+	if err != nil {
+		return err
+	}
+	return live.Log(verifierlog.Store{Dir: filepath.Join(hostProc, "1/root", dir)}, owner, out)
 }
 
 // addPrograms adds a flag with the ids of programs.

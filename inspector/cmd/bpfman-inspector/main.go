@@ -52,6 +52,7 @@ var commands = map[string]command{
 	live.CommandDump:  dump,
 	live.CommandTop:   top,
 	live.CommandTrace: trace,
+	live.CommandLog:   log,
 }
 
 type options struct {
