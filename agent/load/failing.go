@@ -27,18 +27,23 @@ const maxFailing = 3
 // request has the daemon load functions of an owner.
 func (l *Loader) request(ctx context.Context, owner program.Key, request *gobpfman.LoadRequest) error {
 	err := namingFailed(request, l.Inventory.Load(ctx, request))
-	short := shortened(err)
-	if failed := l.keepLog(owner, request, err, short != err); failed != nil { //nolint:errorlint // the same error
+	if failed := l.keepLog(owner, request, err); failed != nil {
 		logr.FromContextOrDiscard(ctx).Error(failed, "Failed to keep the verifier's log; kubectl bpfman why --log shows none", "kind", owner.Kind, "namespace", owner.Namespace, "name", owner.Name)
 	}
-	return short
+	return shortened(err)
 }
 
-// keepLog stores the error of a Load if it was shortened, and otherwise removes what is stored about the Load.
-func (l *Loader) keepLog(owner program.Key, request *gobpfman.LoadRequest, err error, shortened bool) error {
+// keptFrom is the length from which on refusals are kept. Shorter ones fit into a condition, also with what is added there.
+const keptFrom = maxFailure / 2
+
+// keepLog stores the refusal of a Load if it is long, and otherwise removes what is stored about the Load.
+func (l *Loader) keepLog(owner program.Key, request *gobpfman.LoadRequest, err error) error {
 	load, of := request.GetMetadata()[v1alpha1.MetadataLoad], verifierlog.Owner{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name}
-	if shortened {
-		return l.Logs.Put(of, load, err.Error())
+	refused := (*daemon.Error)(nil)
+	if errors.As(err, &refused) && refused.Refused() {
+		if text := err.Error(); len(text) >= keptFrom {
+			return l.Logs.Put(of, load, text)
+		}
 	}
 	return l.Logs.Remove(of, load)
 }
