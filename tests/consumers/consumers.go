@@ -102,7 +102,7 @@ func Send(ctx context.Context, c client.Client, body *unstructured.Unstructured)
 	now.SetGroupVersionKind(body.GroupVersionKind())
 	switch err := c.Get(ctx, client.ObjectKeyFromObject(body), now); {
 	case apierrors.IsNotFound(err):
-		return c.Create(ctx, body) //nolint:wrapcheck // tests compare the API server's error
+		return c.Create(ctx, body)
 	case err != nil:
 		return fmt.Errorf("get %s %s: %w", body.GetKind(), body.GetName(), err)
 	}
@@ -113,5 +113,5 @@ func Send(ctx context.Context, c client.Client, body *unstructured.Unstructured)
 	if conditions, found, err := unstructured.NestedSlice(now.Object, "status", "conditions"); err == nil && found {
 		body.Object["status"] = map[string]any{"conditions": conditions}
 	}
-	return c.Update(ctx, body) //nolint:wrapcheck // tests compare the API server's error
+	return c.Update(ctx, body)
 }

@@ -34,7 +34,7 @@ type consumed struct {
 	adapt func(*unstructured.Unstructured)
 }
 
-// sends sends a request of the operator, and waits until all of it is attached.
+// sends has the operator send a request, and waits until all of it is attached.
 func (c *consumed) sends(ctx context.Context, test, t *testing.T, step string) {
 	t.Helper()
 	body := c.Request(t, step)
