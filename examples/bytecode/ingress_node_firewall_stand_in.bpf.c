@@ -2,8 +2,8 @@
 // Copyright The bpfman-operator authors
 
 // Replaces the bytecode of Ingress Node Firewall in its tutorial. Its functions, maps, keys, and values have the same
-// names and layouts. It only applies rules for TCP and UDP ports of IPv4 packets, sends no events, and doesn't pin
-// its maps by name.
+// names and layouts. It only applies rules for TCP and UDP ports of IPv4 packets, sends no events, logs no lookups,
+// and doesn't pin its maps by name.
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -20,6 +20,8 @@
 
 #define RULES 100 // of an entry
 #define IDS 1024
+
+volatile const __u32 debug_lookup = 0;
 
 enum action { NONE = 0, DENY = XDP_DROP, ALLOW = XDP_PASS };
 
@@ -62,6 +64,20 @@ struct {
 	__type(key, __u32); // the rule's id
 	__type(value, struct statistics);
 } ingress_node_firewall_statistics_map SEC(".maps");
+
+// The daemon of Ingress Node Firewall opens these maps too.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+} ingress_node_firewall_events_map SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, IDS);
+	__type(key, struct source);
+	__type(value, struct source);
+} ingress_node_firewall_dbg_map SEC(".maps");
 
 static __always_inline bool matches(const struct rule *rule, __u8 protocol, __u16 port)
 {

@@ -75,6 +75,10 @@ func TestCSIDriver(t *testing.T) {
 	if !slices.Equal(spec.VolumeLifecycleModes, []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral}) {
 		t.Errorf("volumes are %v", spec.VolumeLifecycleModes)
 	}
+	// OpenShift refuses the volumes of drivers without it in namespaces whose pods aren't privileged.
+	if driver.Labels["security.openshift.io/csi-ephemeral-volume-profile"] != "restricted" {
+		t.Errorf("labels %v", driver.Labels)
+	}
 }
 
 func TestPluginIsProbed(t *testing.T) {

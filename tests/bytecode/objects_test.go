@@ -90,6 +90,12 @@ func fentry(function, counter string) program {
 	}}, counter, ""}
 }
 
+// tracing returns a fentry or fexit program that traces another function of the kernel.
+func tracing(function string, p program) program {
+	p.traced = function
+	return p
+}
+
 func fexit(function, counter string) program {
 	return program{function, gobpfman.BpfmanProgramType_FEXIT, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FexitAttachInfo{
 		FexitAttachInfo: &gobpfman.FexitAttachInfo{},
@@ -138,7 +144,12 @@ func objects(target string) []object {
 			tcx("tcx_ingress_flow_parse", ""), tcx("tcx_egress_flow_parse", ""), tracepoint("kfree_skb", ""),
 			uprobe("probe_entry_SSL_write", "global_counters", target),
 		}},
-		{"ingress_node_firewall_stand_in", nil, []program{tcx("tcx_ingress_node_firewall_process", "")}},
+		{"netobserv_stand_in", map[string][]byte{"sampling": {50, 0, 0, 0}, "dns_port": {53, 0}, "enable_ipsec": {1}}, []program{
+			kprobe("network_events_monitoring", ""), kprobe("track_nat_manip_pkt", ""),
+			kprobe("xfrm_input_kprobe", ""), kprobe("xfrm_input_kretprobe", ""), kprobe("xfrm_output_kprobe", ""), kprobe("xfrm_output_kretprobe", ""),
+		}},
+		{"netobserv_stand_in", map[string][]byte{"enable_rtt": {1}}, []program{tracing("tcp_rcv_established", fentry("tcp_rcv_fentry", ""))}},
+		{"ingress_node_firewall_stand_in", map[string][]byte{"debug_lookup": {1, 0, 0, 0}}, []program{tcx("tcx_ingress_node_firewall_process", "")}},
 		{"ingress_node_firewall_stand_in", nil, []program{xdp("xdp_ingress_node_firewall_process", "")}},
 		{"delay", map[string][]byte{"readings": {100}}, []program{tracepoint("delay", "")}},
 		{"globals", widthGlobals(), []program{tracepoint("show_globals", "")}},

@@ -179,10 +179,11 @@ type cluster struct {
 }
 
 // foreignKinds are kinds that the pages name and that others define: the Operator Lifecycle Manager, upstream before and
-// after its releases with this API, and Kubernetes' aggregation layer.
+// after its releases with this API, the operators of NetObserv and Ingress Node Firewall, and Kubernetes' aggregation layer.
 var foreignKinds = []string{
 	"operators.operators.coreos.com", "subscription", "installplan", "clusterserviceversions", "csv",
 	"clusterbpfapplications", "bpfapplicationstates", "clusterbpfapplicationstates", "configs.bpfman.io",
+	"flowcollector", "ingressnodefirewall", "ingressnodefirewallconfig",
 	"crd", "crds", "ns", "pod", "svc", "cm", "ds", "deploy",
 }
 
