@@ -20,7 +20,8 @@ import (
 // passing are the resources whose objects are created and deleted without the tutorial.
 var passing = sets.New("events", "leases", "endpoints", "endpointslices", "bpfnodes", "nodes", "csinodes", "componentstatuses", "controllerrevisions", "ipaddresses")
 
-// Objects lists the objects of a cluster, as "kind namespace/name".
+// Objects lists the objects of a cluster, as "kind namespace/name". Those that a controller creates have the name of their
+// controller instead, because it replaces them.
 type Objects struct {
 	client    metadata.Interface
 	resources []resource
@@ -72,7 +73,11 @@ func (o *Objects) List(ctx context.Context) (sets.Set[string], error) {
 			return nil, fmt.Errorf("list %s: %w", r.Resource, err)
 		}
 		for _, object := range list.Items {
-			objects.Insert(fmt.Sprintf("%s %s/%s", r.kind, object.Namespace, object.Name))
+			name := object.Name
+			if controller := metav1.GetControllerOf(&object); controller != nil {
+				name = controller.Kind + " " + controller.Name
+			}
+			objects.Insert(fmt.Sprintf("%s %s/%s", r.kind, object.Namespace, name))
 		}
 	}
 	return objects, nil
