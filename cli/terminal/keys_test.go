@@ -34,7 +34,7 @@ func echoKeys() {
 	}
 }
 
-// Keys are read at once, Ctrl-C is one of them, lines begin in the first column, and afterwards the terminal is as before.
+// Keys are read without Enter, Ctrl-C is one of them, and lines begin in the first column. In the end, the terminal is as before.
 func TestKeys(t *testing.T) {
 	terminal, user := pseudoTerminal(t)
 	before, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)

@@ -86,7 +86,7 @@ func (s Store) makeRoom(path string, size int64) error {
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil || filepath.Join(s.Dir, info.Name()) == path {
-			continue // it is gone, or will be
+			continue // it is gone, or is replaced
 		}
 		kept, size = append(kept, info), size+info.Size()
 	}

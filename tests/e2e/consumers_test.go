@@ -134,7 +134,7 @@ func (c *consumed) opens(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	})
 }
 
-// counts waits until the pod reads twice in a row that a count grew. It can begin anew after a reload.
+// counts waits until the pod reads twice in a row that a count grew. It can start again after a reload.
 func counts(ctx context.Context, t *testing.T, pod *corev1.Pod, name string) {
 	t.Helper()
 	var before uint64
