@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 
@@ -73,4 +74,15 @@ func readTypes(path string, base *btf.Spec) *btf.Spec {
 	defer file.Close()
 	types, _ := btf.LoadSplitSpecFromReader(file, base)
 	return types
+}
+
+// functionsOf returns the names of the functions in types.
+func functionsOf(types *btf.Spec) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for t, err := range types.All() {
+			if f, is := t.(*btf.Func); err == nil && is && !yield(f.Name) {
+				return
+			}
+		}
+	}
 }
