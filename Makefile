@@ -143,7 +143,7 @@ test-unit: ## Run the tests that need nothing but Go and a C compiler, with the 
 
 .PHONY: test-envtest
 test-envtest: envtest kubectl-bpfman chart ## Run the tests that need a kube-apiserver and etcd.
-	$(call requires,envtest commands) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) KUBECTL_BPFMAN=$(LOCALBIN)/kubectl-bpfman go -C tests test -count=1 -p 4 -parallel 8 $(ENVTEST_FLAGS) ./envtest/... ./simulation/apiserver
+	$(call requires,envtest commands) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) KUBECTL_BPFMAN=$(LOCALBIN)/kubectl-bpfman go -C tests test -count=1 -p 4 -parallel 8 -timeout 20m $(ENVTEST_FLAGS) ./envtest/... ./simulation/apiserver
 
 # On the one-node cluster, the pods are recreated, because images can have changed under the same names.
 .PHONY: test-e2e
