@@ -282,12 +282,13 @@ var keys = map[byte]string{'c': "cpu", 'r': "runs", 't': "time"}
 
 // press handles a key.
 func (t *top) press(key byte) {
+	if key == 'q' || key == terminal.Interrupt {
+		t.end() // also while the owners are read, which the lock is held for
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch order, sorts := keys[key]; {
-	case key == 'q', key == terminal.Interrupt:
-		t.end()
-	case sorts && t.printed:
+	if order, sorts := keys[key]; sorts && t.printed {
 		t.options.sortBy = order
 		_ = t.print() // if the terminal is gone, the next round ends the command
 	}
