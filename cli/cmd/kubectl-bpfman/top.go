@@ -283,7 +283,7 @@ var keys = map[byte]string{'c': "cpu", 'r': "runs", 't': "time"}
 // press handles a key.
 func (t *top) press(key byte) {
 	if key == 'q' || key == terminal.Interrupt {
-		t.end() // also while the owners are read, which the lock is held for
+		t.end() // before the lock, which is held while the owners are read
 		return
 	}
 	t.mu.Lock()
