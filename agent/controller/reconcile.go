@@ -155,7 +155,7 @@ func (r *reconciler) unrecorded(owner program.Owner) map[string]string {
 	names := map[string]string{}
 	for _, member := range owner.Members {
 		if functions[member.LoadInfo().GetName()] {
-			names[member.ID] = report.Name(owner, member.ID, r.planner.nodeName)
+			names[member.ID] = r.reports.Name(owner, member.ID)
 		}
 	}
 	return names

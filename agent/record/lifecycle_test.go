@@ -63,6 +63,9 @@ func (s *stored) serve(request *http.Request) (*http.Response, error) {
 	case "PUT":
 		o.Status = before.Status
 	default:
+		if before != nil {
+			return answering(request, http.StatusConflict, string(metav1.StatusReasonAlreadyExists))
+		}
 		o.Status = v1alpha1.BpfProgramStatus{}
 	}
 	s.version++

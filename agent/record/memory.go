@@ -19,6 +19,8 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	owners map[program.Key]map[string]entry
+	// taken contains the names of owners' reports that other reports have: of other owners, or of other nodes.
+	taken map[program.Key]map[string]bool
 	// changes is how often entries have changed.
 	changes moment
 	// listed contains whether all reports have been listed, by whether they are
@@ -94,6 +96,39 @@ func (m *memory) forget(key program.Key, name string) {
 	if len(m.owners[key]) == 0 {
 		delete(m.owners, key)
 	}
+}
+
+// take records that another report has the name of an owner's report.
+func (m *memory) take(key program.Key, name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.taken == nil {
+		m.taken = map[program.Key]map[string]bool{}
+	}
+	if m.taken[key] == nil {
+		m.taken[key] = map[string]bool{}
+	}
+	m.taken[key][name] = true
+}
+
+func (m *memory) isTaken(key program.Key, name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.taken[key][name]
+}
+
+// giveBack forgets which names of an owner's reports others have.
+func (m *memory) giveBack(key program.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.taken, key)
+}
+
+// has reports whether an owner's report is recorded.
+func (m *memory) has(key program.Key, name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.owners[key][name].object != nil
 }
 
 // doubt marks a report as one that must be read before it is used.

@@ -213,9 +213,13 @@ func (r *Reports) read(ctx context.Context, key program.Key, name string) (chang
 	if err != nil {
 		return false, fmt.Errorf("read %s %s: %w", kind.Name, name, err)
 	}
-	if len(found) == 0 {
+	switch {
+	case len(found) == 0:
 		changed = r.known.drop(key, name, began)
-	} else {
+	case r.isForeign(key, found[0]):
+		r.known.take(key, name)
+		changed = r.known.drop(key, name, began)
+	default:
 		changed = r.known.put(key, found[0], began)
 	}
 	if changed { // a write whose response was lost can have taken effect

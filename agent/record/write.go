@@ -35,6 +35,7 @@ func (r *Reports) Write(ctx context.Context, key program.Key, owner *program.Own
 	var objects []v1alpha1.ProgramObject
 	if owner != nil {
 		objects = report.Programs(*owner, r.NodeName, want, actual, outcome)
+		r.name(*owner, objects)
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeDeadline)
 	defer cancel()
@@ -44,6 +45,7 @@ func (r *Reports) Write(ctx context.Context, key program.Key, owner *program.Own
 	}
 	if owner == nil {
 		r.pace.forget(key)
+		r.known.giveBack(key)
 	}
 	var errs []error
 	for _, object := range objects {
@@ -184,7 +186,9 @@ func (r *Reports) WriteUnreachable(ctx context.Context, owner program.Owner, wan
 	defer cancel()
 	existing := r.known.of(owner.Key)
 	var errs []error
-	for _, object := range report.Programs(owner, r.NodeName, want, nil, outcome) {
+	objects := report.Programs(owner, r.NodeName, want, nil, outcome)
+	r.name(owner, objects)
+	for _, object := range objects {
 		old := existing[object.GetName()]
 		if old != nil && old.GetStatus().ProgramID != 0 && old.GetStatus().OwnerGeneration == owner.Generation {
 			continue

@@ -193,9 +193,18 @@ func judged(object v1alpha1.ProgramObject, j Judgement, points []v1alpha1.BpfPro
 
 // Name returns the name of a program's report: the owner's name, and a hash of the
 // other fields that identify it among all kinds, namespaces, and nodes.
-func Name(owner program.Owner, member, node string) string {
+func Name(owner program.Owner, member, node string) string { return named(owner, member, node, 4) }
+
+// LongName returns the name of a report whose Name is that of another one: of an application's reports on thousands of
+// nodes, two can have the same one.
+func LongName(owner program.Owner, member, node string) string {
+	return named(owner, member, node, 16)
+}
+
+// named returns a name with some bytes of the hash.
+func named(owner program.Owner, member, node string, bytes int) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{owner.Kind, owner.Namespace, owner.Name, string(owner.UID), member, node}, "\x00")))
-	suffix := "-" + hex.EncodeToString(sum[:4])
+	suffix := "-" + hex.EncodeToString(sum[:bytes])
 	base := owner.Name[:min(len(owner.Name), validation.DNS1123SubdomainMaxLength-len(suffix))]
 	return strings.TrimRight(base, "-.") + suffix
 }
