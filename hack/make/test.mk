@@ -33,6 +33,12 @@ test-mutation: SEED := $(SEED)
 test-mutation: ## Change COUNT=40 places of each of PACKAGES at random, from SEED, and print the changes that no test notices (TESTS="./tests/simulation" runs more tests than the packages' own; takes minutes).
 	go run ./hack/mutate -count=$(COUNT) -seed=$(SEED) -also="$(TESTS)" -at="$(AT)" $(PACKAGES)
 
+# The time for each fault is MINUTES. AT selects faults by their names, separated by commas.
+.PHONY: test-reverts
+test-reverts: MINUTES = 10
+test-reverts: ## Take back one fix of hack/mutate/reverts.txt at a time, and search with the simulation for the fault, for at most MINUTES=10 (takes an hour).
+	go run ./hack/mutate -reverts=hack/mutate/reverts.txt -timeout=$(MINUTES)m -at="$(AT)"
+
 .PHONY: test-manifests
 test-manifests: $(LOCALBIN)/helm $(LOCALBIN)/promtool chart ## Test the manifests, the Helm chart, permissions, monitoring, and the documentation. This needs nothing but Go.
 	KYVERNO_FILES="$$($(call module_files,github.com/kyverno/kyverno@$(KYVERNO_VERSION)))" $(call requires,helm promtool kyverno) HELM=$(LOCALBIN)/helm PROMTOOL=$(LOCALBIN)/promtool go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./configuration ./docs ./gitops ./manifests ./monitoring ./plot ./rbac ./restarts ./scale ./tutorials

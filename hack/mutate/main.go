@@ -6,6 +6,8 @@
 // packages, for example ./agent/plan. Run it in the directory of the workspace. It doesn't change the sources.
 //
 // A change that makes no difference that anybody could notice is listed in equivalent.txt, with the reason.
+//
+// With -reverts, it takes back the fixes of faults instead, which a file lists, and searches with the simulation for each.
 package main
 
 import (
@@ -35,6 +37,7 @@ func main() {
 	flag.StringVar(&o.args, "args", "", "More arguments of go test, separated by spaces, for example -short.")
 	flag.StringVar(&o.at, "at", "", "Files whose changes to test, separated by commas, each with or without a line, for example agent/plan/diff.go:63.")
 	flag.StringVar(&o.equivalent, "equivalent", "hack/mutate/equivalent.txt", "The file that lists the changes that make no difference.")
+	flag.StringVar(&o.reverts, "reverts", "", "A file with fixes to take back; -at selects some of them by name, and -timeout is the time for each search.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -51,6 +54,7 @@ type options struct {
 	limit           time.Duration
 	also, args      string
 	at, equivalent  string
+	reverts         string
 }
 
 // A target is a package whose code is changed.
@@ -60,6 +64,9 @@ type target struct {
 }
 
 func run(ctx context.Context, o options, packages []string) error {
+	if o.reverts != "" {
+		return search(ctx, o)
+	}
 	known, err := readEquivalents(o.equivalent)
 	if err != nil {
 		return err

@@ -6,8 +6,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -56,17 +54,13 @@ func (t *trial) run(ctx context.Context, m *mutant) (verdict, error) {
 		return "", err
 	}
 	defer os.RemoveAll(directory)
-	changed, overlay := filepath.Join(directory, filepath.Base(path)), filepath.Join(directory, "overlay.json")
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+	argument, err := overlay(directory, map[string][]byte{path: m.apply(source)})
 	if err != nil {
 		return "", err
 	}
-	if err := errors.Join(os.WriteFile(changed, m.apply(source), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
-		return "", err
-	}
-	output, err := t.test(ctx, []string{t.own}, "-overlay="+overlay)
+	output, err := t.test(ctx, []string{t.own}, argument)
 	if err == nil && len(t.also) > 0 {
-		output, err = t.test(ctx, t.also, "-overlay="+overlay)
+		output, err = t.test(ctx, t.also, argument)
 	}
 	switch {
 	case err == nil:

@@ -25,6 +25,7 @@ var (
 	each     = flag.Uint64("each", 0, "the seed of the history for one fault at each step")
 	verbose  = flag.Bool("log", false, "print what the components log")
 	goOn     = flag.Bool("go-on", false, "go on after a history that breaks an invariant, and don't shorten it")
+	shorten  = flag.Bool("shorten", true, "shorten the first history that breaks an invariant")
 	having   = flag.String("having", "", "play only histories with a fault or an operation whose name contains this")
 	keep     = flag.String("keep", "", "the directory for recordings of what is found")
 )
@@ -138,6 +139,10 @@ func TestRecordings(t *testing.T) {
 // report shortens a plan, and saves it.
 func report(t *testing.T, p Plan, broken *BrokenError, tally *Tally) {
 	t.Helper()
+	if !*shorten {
+		t.Errorf("seed %d: %v", p.Seed, broken)
+		return
+	}
 	if again := fails(t, p, broken.Invariant.Name, tally); again != nil {
 		p.Steps = shrink.Sequence(p.Steps, func(steps []Step) bool {
 			less := p
