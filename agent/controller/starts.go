@@ -46,7 +46,7 @@ type starts struct {
 	// passed contains the owners that have had a pass which decided what they run. It is nil once that doesn't matter anymore.
 	passed map[program.Key]bool
 	// late contains the pods and containers that have started without an owner's programs, with what is said about it.
-	late map[program.Key]map[lateStart]string
+	late map[program.Key]map[lateStart]lateText
 }
 
 // start waits for a pass of one owner.
@@ -71,7 +71,7 @@ var (
 
 func newStarts(enabled bool) *starts {
 	s := &starts{
-		waiting: map[program.Key][]*start{}, overdue: map[program.Key]bool{}, late: map[program.Key]map[lateStart]string{}, lacking: errStartsOff,
+		waiting: map[program.Key][]*start{}, overdue: map[program.Key]bool{}, late: map[program.Key]map[lateStart]lateText{}, lacking: errStartsOff,
 	}
 	if enabled {
 		s.lacking, s.passed = errStartsNotYet, map[program.Key]bool{}
@@ -374,9 +374,10 @@ func (c *Controller) tellLate(owner program.Owner, of program.Container, late []
 // maxStartCause is the maximum length of the reason, in bytes.
 const maxStartCause = 512
 
-// withdraw forgets announced pods and containers that don't exist anymore, and has their owners' programs detached. A list from
-// before that can still have them.
+// withdraw forgets pods and containers that don't exist anymore, and has the programs of those that were announced detached. A
+// list from before that can still have them.
 func (c *Controller) withdraw(ctx context.Context, gone func(program.Container) bool) {
+	c.starts.withdraw(gone)
 	removed := c.facts.announced.remove(gone)
 	if len(removed) > 0 {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Forgot announced containers", "count", len(removed))
@@ -387,20 +388,43 @@ func (c *Controller) withdraw(ctx context.Context, gone func(program.Container) 
 // lateStart is a program that wasn't attached before the start of the container or pod with an ID.
 type lateStart struct{ function, in string }
 
+// lateText is what is said about the start of a container or pod.
+type lateText struct {
+	of   program.Container
+	text string
+}
+
 // remember records that a pod or container started without some of an owner's programs.
 func (s *starts) remember(key program.Key, of program.Container, late []report.Late) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.late[key] == nil {
-		s.late[key] = map[lateStart]string{}
+		s.late[key] = map[lateStart]lateText{}
 	}
 	for _, l := range late {
 		text := of.Subject() + " started before the program was attached: " + shorten.Middle(l.Err.Error(), maxStartCause)
 		for _, in := range []string{of.Sandbox, of.ID} { // the attach points are in one of them
 			if in != "" {
-				s.late[key][lateStart{l.Function, in}] = text
+				s.late[key][lateStart{l.Function, in}] = lateText{of, text}
 			}
 		}
+	}
+}
+
+// withdraw forgets the starts of pods and containers that don't exist anymore.
+func (s *starts) withdraw(gone func(program.Container) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.late {
+		s.keep(key, func(_ lateStart, said lateText) bool { return !gone(said.of) })
+	}
+}
+
+// keep forgets the starts of an owner's pods and containers for which still is false. The caller holds mu.
+func (s *starts) keep(key program.Key, still func(lateStart, lateText) bool) {
+	maps.DeleteFunc(s.late[key], func(l lateStart, said lateText) bool { return !still(l, said) })
+	if len(s.late[key]) == 0 {
+		delete(s.late, key)
 	}
 }
 
@@ -425,18 +449,15 @@ func (s *starts) note(key program.Key, want *plan.Plan) {
 			known = known && wanted.Problem == nil
 		}
 	}
-	maps.DeleteFunc(s.late[key], func(l lateStart, _ string) bool { return known && !there[l.in] })
-	if len(s.late[key]) == 0 {
-		delete(s.late, key)
-	}
+	s.keep(key, func(l lateStart, _ lateText) bool { return !known || there[l.in] })
 }
 
 // lateOf returns what is said about the pods and containers that have started without a program.
 func (s *starts) lateOf(key program.Key, wanted *plan.Program) []string {
 	var late []string
 	for _, point := range wanted.Points {
-		if text, is := s.late[key][lateStart{wanted.Function(), point.In}]; is && !slices.Contains(late, text) {
-			late = append(late, text)
+		if said, is := s.late[key][lateStart{wanted.Function(), point.In}]; is && !slices.Contains(late, said.text) {
+			late = append(late, said.text)
 		}
 	}
 	return few(late)

@@ -225,3 +225,38 @@ func TestStartsAreForgotten(t *testing.T) {
 		t.Errorf("%v and %v are known", s.late, s.passed)
 	}
 }
+
+// What is known of the start of a pod ends with the pod, also while a program's attach points are unknown.
+func TestStartsOfEndedPodsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unknown := strings.Replace(preceding("one", ""), `"interfaces":["eth0"]`, `"primarynodeinterface":true`, 1)
+		h, _, stop := startWith(t, unknown) // the node has no primary interface
+		defer stop()
+		for _, pod := range []string{"web-1", "web-2", "web-3"} {
+			if err := h.starting(t.Context(), sandbox(pod)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		known := func() int {
+			<-time.After(time.Minute)
+			h.starts.mu.Lock()
+			defer h.starts.mu.Unlock()
+			n := 0
+			for _, late := range h.starts.late {
+				n += len(late)
+			}
+			return n
+		}
+		if n := known(); n != 3 {
+			t.Fatalf("%d starts are known of 3 pods", n)
+		}
+		h.withdraw(t.Context(), func(of program.Container) bool { return of.Sandbox == "sandbox-web-2" })
+		if n := known(); n != 2 {
+			t.Errorf("%d starts are known after a pod has ended", n)
+		}
+		h.withdraw(t.Context(), func(program.Container) bool { return true })
+		if n := known(); n != 0 || len(h.starts.late) != 0 {
+			t.Errorf("%d starts are known after all pods have ended", n)
+		}
+	})
+}
