@@ -5,6 +5,7 @@ package simulation
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,11 +24,13 @@ const (
 	becomesReady = 5 * time.Second
 )
 
-// Join creates the Node object and its agent's pod, as the kubelet and the DaemonSet's controller do.
-func (n *Node) Join() {
+// Join creates the Node object with labels, and its agent's pod, as the kubelet and the DaemonSet's controller do.
+func (n *Node) Join(labels map[string]string) {
 	n.world.tb.Helper()
+	all := map[string]string{corev1.LabelHostname: n.Name}
+	maps.Copy(all, labels)
 	n.world.Create(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{corev1.LabelHostname: n.Name}},
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: all},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}},
 			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
@@ -85,7 +88,6 @@ func readiness(ready bool) []corev1.PodCondition {
 
 // runKubelet reports whether the node and its agent are ready, as the kubelet and the node controller do.
 func (n *Node) runKubelet(ctx context.Context) {
-	var reached, ready bool
 	for {
 		changes := []<-chan struct{}{n.power.next(), n.Agent.changed.next()}
 		for _, network := range []*Network{n.Network, n.Cable, n.world.Network} {
@@ -93,6 +95,7 @@ func (n *Node) runKubelet(ctx context.Context) {
 			changes = append(changes, changed)
 		}
 		reaches, runs := n.reaches(), n.Agent.Running()
+		reached, ready := n.reported()
 		settled := becomesReady
 		if reached && !reaches {
 			settled = unheard
@@ -106,8 +109,7 @@ func (n *Node) runKubelet(ctx context.Context) {
 		if n.reaches() != reaches || n.Agent.Running() != runs || settled == forever {
 			continue // it is looked at again
 		}
-		reached, ready = reaches, runs && reaches
-		n.report(reached, ready)
+		n.report(reaches, runs && reaches)
 	}
 }
 
@@ -116,8 +118,18 @@ func (n *Node) reaches() bool {
 	return !n.IsOff() && now([]*Network{n.Network, n.Cable, n.world.Network}) == nil
 }
 
+// reported returns what report was last called with.
+func (n *Node) reported() (reached, ready bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.wasReached, n.wasReady
+}
+
 // report updates the conditions of the Node and of the agent's pod.
 func (n *Node) report(reached, ready bool) {
+	n.mu.Lock()
+	n.wasReached, n.wasReady = reached, ready
+	n.mu.Unlock()
 	condition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Now()}
 	taints := []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}
 	if reached {

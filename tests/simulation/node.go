@@ -61,6 +61,8 @@ type Node struct {
 	plugin     served
 	conflicts  []v1alpha1.BpfNodeConflict
 	clock      time.Duration
+	// wasReached and wasReady are what the Node and the agent's pod were last said to be.
+	wasReached, wasReady bool
 	// off means that the node is switched off. Paused are the components and pods that start when it is switched on.
 	off    bool
 	paused []*Component
@@ -91,7 +93,7 @@ func (w *World) AddNode(name string) *Node {
 	w.nodes = append(w.nodes, n)
 	w.mu.Unlock()
 	w.processes.Go(func() { n.runKubelet(w.ctx) })
-	n.Join()
+	n.Join(nil)
 	return n
 }
 

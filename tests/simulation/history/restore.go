@@ -123,8 +123,9 @@ func (c *Cluster) join(n *simulation.Node) {
 	if c.API.Get("nodes", "", n.Name) != nil {
 		return
 	}
-	n.Join()
+	labels := map[string]string{}
 	if zone := c.Model.Zones[n.Name]; zone != "" {
-		c.must(label(c.tb.Context(), c, chaos.Step{Node: n.Name, Value: zone}))
+		labels[chaos.ZoneLabel] = zone
 	}
+	n.Join(labels)
 }
