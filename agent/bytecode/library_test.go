@@ -500,6 +500,7 @@ func TestReadsOfANamespaceAreBounded(t *testing.T) {
 				case q := <-ready:
 					ask(q)
 				case <-end:
+					synctest.Wait() // what ended at this moment can be about to return
 					if got := len(bubbleStacks()) - before; got > 8*maxReading {
 						s.t.Errorf("%d goroutines", got)
 					}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,15 @@ type server struct {
 	reads    int
 	away     bool
 	received []time.Time // times of writes to the status
+}
+
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w.Result(), nil
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -153,9 +163,7 @@ func (s *server) await(what string, right func() bool) {
 // publisher returns a publisher that runs until the test ends.
 func publisher(t *testing.T, s *server, pace Pace) *Publisher {
 	t.Helper()
-	web := httptest.NewServer(s)
-	t.Cleanup(web.Close)
-	p, err := New(&rest.Config{Host: web.URL}, "n", pace, slog.New(slog.DiscardHandler))
+	p, err := New(&rest.Config{Transport: s}, "n", pace, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,25 +272,26 @@ func TestHealth(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
-	const pace = 200 * time.Millisecond
-	s := &server{t: t}
-	p := publisher(t, s, Pace{Write: pace, Check: time.Hour, Retry: time.Millisecond})
-	for i := range int32(200) {
-		p.Publish(status(i+1, metav1.ConditionTrue))
-		<-time.After(5 * time.Millisecond)
-	}
-	s.await("the last", func() bool { return s.object != nil && s.object.Status.ProgramCount == 200 })
-	var received []time.Time
-	s.do(func() { received = s.received })
-	for i, at := range received[1:] {
-		// The duration of a request isn't part of the publisher's interval.
-		if gap := at.Sub(received[i]); gap < pace*3/4 {
-			t.Errorf("%v between two writes", gap)
+	synctest.Test(t, func(t *testing.T) {
+		const pace = 200 * time.Millisecond
+		s := &server{t: t}
+		p := publisher(t, s, Pace{Write: pace, Check: time.Hour, Retry: time.Millisecond})
+		for i := range int32(200) {
+			p.Publish(status(i+1, metav1.ConditionTrue))
+			<-time.After(5 * time.Millisecond)
 		}
-	}
-	if len(received) < 3 {
-		t.Errorf("%d writes in more than a second", len(received))
-	}
+		s.await("the last", func() bool { return s.object != nil && s.object.Status.ProgramCount == 200 })
+		var received []time.Time
+		s.do(func() { received = s.received })
+		for i, at := range received[1:] {
+			if gap := at.Sub(received[i]); gap < pace {
+				t.Errorf("%v between two writes", gap)
+			}
+		}
+		if len(received) < 3 {
+			t.Errorf("%d writes in more than a second", len(received))
+		}
+	})
 }
 
 func TestServerAway(t *testing.T) {

@@ -98,6 +98,8 @@ type node struct {
 	// unreadable is a resource that the agent has no permission to read. undefined is a
 	// resource without a definition.
 	unreadable, undefined string
+	// paused contains, by the names of resources, channels that are closed when they may be read again.
+	paused map[string]chan struct{}
 	// signed contains the names of the authorities that signed an image, by its digest.
 	// unread is the reason why images can't be read. read contains the requests.
 	signed map[string][]string
@@ -255,8 +257,15 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 		if request.URL.Query().Get("watch") == "true" {
 			r.node.watched[path.Base(request.URL.Path)] = true
 		}
-		unreadable, undefined := r.node.unreadable, r.node.undefined
+		unreadable, undefined, paused := r.node.unreadable, r.node.undefined, r.node.paused[path.Base(request.URL.Path)]
 		r.node.mu.Unlock()
+		if paused != nil {
+			select {
+			case <-paused:
+			case <-request.Context().Done():
+				return nil, request.Context().Err()
+			}
+		}
 		if unreadable != "" && strings.HasSuffix(request.URL.Path, "/"+unreadable) {
 			return refused(request, apierrors.NewForbidden(v1alpha1.SchemeGroupVersion.WithResource(unreadable).GroupResource(), "", errors.New("a role is missing")))
 		}

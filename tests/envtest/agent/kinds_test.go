@@ -28,6 +28,20 @@ func (n *node) refuse(resource string) {
 	n.unreadable = resource
 }
 
+// pause delays the agent's reads of a resource until resume is called.
+func (n *node) pause(resource string) (resume func()) {
+	paused := make(chan struct{})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.paused = map[string]chan struct{}{resource: paused}
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.paused = nil
+		close(paused)
+	}
+}
+
 // readiness waits until the agent is ready, or isn't, with these words in the error.
 func (n *node) readiness(want bool, words string) {
 	n.t.Helper()

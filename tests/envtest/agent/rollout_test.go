@@ -172,10 +172,13 @@ func TestRolloutWithTheFirstPolicy(t *testing.T) {
 				}
 				return nil
 			})
+			// A file is applied within the agent's wait for it, which it isn't always on a busy machine.
+			applied := n.pause(v1alpha1.RolloutPolicyKind.Resource())
 			order(n, func() { n.create(n.policy()) }, func() {
 				n.create(created)
 				n.change(changed, func() { changed.Spec.BpfFunctionName = "v2" })
 			})
+			applied()
 			n.passes()
 			if loads.Load() > 0 {
 				t.Error("something was loaded before the operator decided")
