@@ -23,6 +23,7 @@ type dialect interface {
 	// links.
 	list(ctx context.Context, rpc gobpfman.BpfmanClient, pinned []uint32) (*gobpfman.ListResponse, error)
 	// load loads all functions of a request or none. They share the maps of the object, or use those of the map owner.
+	// sharesVariables says whether this includes the maps of global variables.
 	load(context.Context, gobpfman.BpfmanClient, *gobpfman.LoadRequest) (*gobpfman.LoadResponse, error)
 	// attach and detach make one call.
 	attach(context.Context, gobpfman.BpfmanClient, *gobpfman.AttachRequest) (*gobpfman.AttachResponse, error)
@@ -43,6 +44,8 @@ type dialect interface {
 	// loadedTogether reports whether two load times, of programs with one ID, are those of one program. Kernels use IDs again
 	// after a reboot.
 	loadedTogether(a, b string) bool
+	// sharesVariables reports whether the functions of a Load share their global variables, which are maps too.
+	sharesVariables() bool
 	// pinsInSysfs reports whether maps that objects pin by name are in /sys/fs/bpf, where nobody removes them.
 	pinsInSysfs() bool
 }
@@ -96,6 +99,13 @@ func (i *Inventory) PinsInSysfs() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.dialect.pinsInSysfs()
+}
+
+// SharesVariables reports whether functions that are loaded together share their global variables.
+func (i *Inventory) SharesVariables() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.dialect.sharesVariables()
 }
 
 // Daemon returns which daemon the node runs, or "" before it has answered.

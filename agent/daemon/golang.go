@@ -78,6 +78,8 @@ func (*golang) loadedTogether(a, b string) bool {
 	return err == nil && otherErr == nil && at.Sub(other).Abs() <= tolerance
 }
 
+func (*golang) sharesVariables() bool { return false }
+
 func (*golang) pinsInSysfs() bool { return false }
 
 // see records a program, gives it the load time that it had when it was first seen, and the map owner that its Load

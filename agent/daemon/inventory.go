@@ -34,7 +34,9 @@ type Program struct {
 	OwnerUID string
 	LoadID   string // metadata bpfman.io/load
 	// Image is what the program was loaded from, or zero if that is unknown.
-	Image      bytecode.Image
+	Image bytecode.Image
+	// Unshared names the global variables that several functions use, but don't share.
+	Unshared   string
 	MapOwnerID *uint32
 	MapUsedBy  []string
 	MapIDs     []uint32
@@ -232,6 +234,7 @@ func (i *Inventory) programOf(info *gobpfman.ProgramInfo, kernel *gobpfman.Kerne
 			Digest:    metadata[v1alpha1.MetadataDigest],
 			Manifest:  metadata[v1alpha1.MetadataManifest],
 		},
+		Unshared:   metadata[v1alpha1.MetadataUnshared],
 		MapOwnerID: info.MapOwnerId,
 		MapUsedBy:  others(info.GetMapUsedBy(), kernel.GetId()),
 		MapIDs:     kernel.GetMapIds(),

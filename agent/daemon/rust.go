@@ -52,6 +52,8 @@ func (rust) admits(program.Key, *gobpfman.AttachInfo) error { return nil }
 
 func (rust) loadedTogether(a, b string) bool { return a == b }
 
+func (rust) sharesVariables() bool { return true }
+
 func (rust) pinsInSysfs() bool { return true }
 
 // wrapped matches the errors of the daemon of v0.6.0. They are the debug format of

@@ -205,6 +205,9 @@ func (l *Loader) load(ctx context.Context, owner program.Owner, want plan.Plan, 
 		if err = locate(request, owner, found); err == nil {
 			err = setGlobals(request, owner, found)
 		}
+		if !l.Inventory.SharesVariables() {
+			noteUnshared(request, found.Object.Shared)
+		}
 	}
 	if err != nil {
 		return judgement, err

@@ -13,9 +13,17 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/nearest"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/internal/variable"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// How many variables, and functions of each, a report names.
+const (
+	mostUnshared = 3
+	mostUsers    = 4
 )
 
 // setGlobals converts the values of the owner's globals by the types of the bytecode's variables, and adds them to a
@@ -53,6 +61,23 @@ func addGlobals(request *gobpfman.LoadRequest, owner program.Owner, found byteco
 	}
 	maps.Copy(request.GlobalData, encoded)
 	return nil
+}
+
+// noteUnshared says in a request which variables several of its functions use. The daemon keeps it, and so the reports of the
+// programs can say it for as long as they are loaded.
+func noteUnshared(request *gobpfman.LoadRequest, shared []reader.SharedVariable) {
+	var names []string
+	for _, v := range shared {
+		users := slices.DeleteFunc(slices.Clone(v.Functions), func(name string) bool {
+			return !slices.ContainsFunc(request.GetInfo(), func(f *gobpfman.LoadInfo) bool { return f.GetName() == name })
+		})
+		if len(users) > 1 {
+			names = append(names, fmt.Sprintf("%s (%s)", v.Name, some(users, mostUsers)))
+		}
+	}
+	if len(names) > 0 {
+		request.Metadata[v1alpha1.MetadataUnshared] = some(names, mostUnshared)
+	}
 }
 
 // suggestVariable adds the nearest name to the refusal of a Load that sets a variable that the bytecode doesn't have.

@@ -6,7 +6,9 @@ package load
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -15,7 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/reader"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 var described = []reader.Variable{
@@ -96,5 +100,28 @@ func TestWhatTheBytecodeHas(t *testing.T) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		})
+	}
+}
+
+// A request names the variables that several of its functions use, and no others.
+func TestUnsharedVariables(t *testing.T) {
+	shared := []reader.SharedVariable{{Name: "hits", Functions: []string{"closed", "opened"}}, {Name: "last", Functions: []string{"closed", "other"}}}
+	for many := range 4 {
+		shared = append(shared, reader.SharedVariable{Name: fmt.Sprintf("v%d", many), Functions: []string{"a", "b", "c", "d", "e", "f"}})
+	}
+	for functions, want := range map[string]string{
+		"opened":        "",
+		"opened closed": "hits (closed, opened)",
+		"other opened":  "",
+		"a b c d e f":   "v0 (a, b, c, d, and 2 more), v1 (a, b, c, d, and 2 more), v2 (a, b, c, d, and 2 more), and 1 more",
+	} {
+		request := &gobpfman.LoadRequest{Metadata: map[string]string{}}
+		for name := range strings.FieldsSeq(functions) {
+			request.Info = append(request.Info, &gobpfman.LoadInfo{Name: name})
+		}
+		noteUnshared(request, shared)
+		if got := request.GetMetadata()[v1alpha1.MetadataUnshared]; got != want || want == "" && len(request.GetMetadata()) > 0 {
+			t.Errorf("%s: %q, want %q", functions, got, want)
+		}
 	}
 }

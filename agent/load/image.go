@@ -96,7 +96,7 @@ func missing(request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 		if name := nearest.Name(lacking[0], slices.Values(have)); name != "" {
 			meant = " (did you mean " + name + "?)"
 		}
-		return fmt.Errorf("the bytecode has no function %s%s; its functions are %s, when loading from image %s", strings.Join(lacking, ", "), meant, some(have), found.Reference)
+		return fmt.Errorf("the bytecode has no function %s%s; its functions are %s, when loading from image %s", strings.Join(lacking, ", "), meant, some(have, mostNames), found.Reference)
 	case len(unusable) > 0:
 		return fmt.Errorf("%s, when loading from image %s", strings.Join(unusable, "; "), found.Reference)
 	}
@@ -118,12 +118,14 @@ func nameSections(err error, request *gobpfman.LoadRequest, found bytecode.Bytec
 	if len(sections) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; %s", err, some(sections))
+	return fmt.Errorf("%w; %s", err, some(sections, mostNames))
 }
 
-// some joins names, and cuts long lists.
-func some(names []string) string {
-	const most = 20
+// mostNames is how many names of functions an error contains.
+const mostNames = 20
+
+// some joins at most so many names.
+func some(names []string, most int) string {
 	if len(names) > most {
 		return fmt.Sprintf("%s, and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}

@@ -116,7 +116,7 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 				judged(object, o.Judgements[n], wanted.Policies)
 				links, failed := linksOf(p, n, wanted, loaded, o)
 				object.GetStatus().Links = links
-				setConditions(object, loadedConditions(owner, wanted, failed, o, object.GetStatus().Bytecode))
+				setConditions(object, loadedConditions(owner, wanted, loaded, failed, o, object.GetStatus().Bytecode))
 				addDetails(object, owner.Kind, wanted.Member, wanted.Points, false)
 			} else {
 				predecessor := describePredecessor(object, actual, func(a daemon.Program) bool {
@@ -377,7 +377,7 @@ func (o Outcome) NotUnloaded() []metav1.Condition {
 	return stateOf(o.Removals...).Conditions(v1alpha1.BpfProgCondNotUnloaded.Condition(few(o.Removals)))
 }
 
-func loadedConditions(owner program.Owner, wanted plan.Program, failed []error, o Outcome, b *v1alpha1.BpfProgramBytecode) []metav1.Condition {
+func loadedConditions(owner program.Owner, wanted plan.Program, loaded daemon.Program, failed []error, o Outcome, b *v1alpha1.BpfProgramBytecode) []metav1.Condition {
 	var verdict v1alpha1.PolicyVerdict
 	var said string
 	if b != nil {
@@ -393,11 +393,15 @@ func loadedConditions(owner program.Owner, wanted plan.Program, failed []error, 
 	case verdict == v1alpha1.VerdictDenied:
 		return v1alpha1.Stalled.Conditions(v1alpha1.BpfProgCondPolicyViolated.Condition(said))
 	}
-	loaded := v1alpha1.BpfProgCondLoaded.Condition()
-	messages := slices.Concat([]string{loaded.Message}, owner.Choices(wanted.Member), wanted.Notes)
+	condition := v1alpha1.BpfProgCondLoaded.Condition()
+	messages := slices.Concat([]string{condition.Message}, owner.Choices(wanted.Member), wanted.Notes)
 	if wanted.Idle != "" {
-		loaded = wanted.Idle.Condition()
-		messages = []string{loaded.Message}
+		condition = wanted.Idle.Condition()
+		messages = []string{condition.Message}
+	}
+	if loaded.Unshared != "" {
+		messages = append(messages, "the node's daemon gives each function its own copy of the global variables that several use, so none sees "+
+			"what another one writes: "+loaded.Unshared)
 	}
 	messages = append(messages, wanted.Starts...)
 	if verdict == v1alpha1.VerdictWarned {
@@ -406,8 +410,8 @@ func loadedConditions(owner program.Owner, wanted plan.Program, failed []error, 
 	if verdict == v1alpha1.VerdictUnknown {
 		messages = append(messages, "policies can't be evaluated: "+said)
 	}
-	loaded.Message = strings.Join(messages, "; ")
-	return v1alpha1.Ready.Conditions(loaded)
+	condition.Message = strings.Join(messages, "; ")
+	return v1alpha1.Ready.Conditions(condition)
 }
 
 func notLoadedConditions(err error, predecessor string) []metav1.Condition {

@@ -225,6 +225,12 @@ func TestConditions(t *testing.T) {
 			Outcome{},
 			"Loaded/bpfmanLoaded: Successfully loaded bpfProgram; it runs first\nAttached a/x\nAttached b/y",
 		},
+		"variables of its own": {
+			points, want, unshared(loaded(want, 2), "hits (opened, closed)"),
+			Outcome{},
+			"Loaded/bpfmanLoaded: Successfully loaded bpfProgram; the node's daemon gives each function its own copy of the global variables that several use, " +
+				"so none sees what another one writes: hits (opened, closed)\nAttached a/x\nAttached b/y",
+		},
 		"no container": {
 			uprobe(t), plan.Want(uprobe(t), program.Node{}, nil), loaded(plan.Want(uprobe(t), program.Node{}, nil), 0),
 			Outcome{},
@@ -601,6 +607,13 @@ func loadedFrom(p plan.Plan, image bytecode.Image) []daemon.Program {
 	programs := loaded(p, 1)
 	for n := range programs {
 		programs[n].Image = image
+	}
+	return programs
+}
+
+func unshared(programs []daemon.Program, variables string) []daemon.Program {
+	for n := range programs {
+		programs[n].Unshared = variables
 	}
 	return programs
 }

@@ -268,7 +268,7 @@ type Description struct {
 
 // Describe describes an image's object, and adapts it to a kernel. The object must have this machine's byte order.
 func Describe(content []byte, kernel *Kernel) (*Description, error) {
-	_, stripped, o, err := read(content)
+	f, stripped, o, err := read(content)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +284,7 @@ func Describe(content []byte, kernel *Kernel) (*Description, error) {
 		return nil, err
 	}
 	facts := reader.Object{
-		Digest: digest(stripped), Size: int64(len(stripped)), Helpers: o.Helpers, MapTypes: o.MapTypes, License: o.License, Unknown: o.Unknown,
+		Digest: digest(stripped), Size: int64(len(stripped)), Helpers: o.Helpers, MapTypes: o.MapTypes, Shared: f.shared(), License: o.License, Unknown: o.Unknown,
 		Adapted: reader.Adapted{Digest: digest(adapted.Content), Size: int64(len(adapted.Content)), Format: reader.Format},
 	}
 	if adapted.ForKernel {

@@ -14,6 +14,7 @@ const (
 	MapsWithoutTypes       Reason = "MapsWithoutTypes"
 	GlobalDataSize         Reason = "GlobalDataSize"
 	NoSuchGlobal           Reason = "NoSuchGlobal"
+	GlobalsNotShared       Reason = "GlobalsNotShared"
 	LoaderFails            Reason = "LoaderFails"
 	MapRefused             Reason = "MapRefused"
 	PinTaken               Reason = "PinTaken"
@@ -91,6 +92,12 @@ var loading = []Row{
 		Reason: NoSuchGlobal,
 		Daemon: []string{"symbol with name … not found in the symbols table"},
 		ToDo:   "`globaldata` sets a variable that the bytecode doesn't have: correct its name, or remove it",
+	},
+	{
+		Reason:   GlobalsNotShared,
+		Messages: []string{"gives each function its own copy of the global variables"},
+		ToDo:     "put what the functions share in a map, or set `bpfman.image` in the ConfigMap to bpfman v0.6.0",
+		Links:    []Link{{"ConfigMap", "configuration.md"}},
 	},
 	{
 		Reason: LoaderFails,

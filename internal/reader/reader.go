@@ -146,6 +146,8 @@ type Object struct {
 	Maps []Map `json:"maps,omitempty"`
 	// Variables are the global variables that an object of the API can set.
 	Variables []Variable `json:"variables,omitempty"`
+	// Shared are the writable global variables, also static ones, that several functions use.
+	Shared []SharedVariable `json:"shared,omitempty"`
 	// Helpers are the names of the kernel's helper functions that the bytecode calls, as
 	// in bpf(7), such as bpf_map_lookup_elem. A helper without a known name is "unknown"
 	// with its number: unknown#999. A kernel function (kfunc) is named
@@ -205,6 +207,13 @@ type Variable struct {
 	Size    uint32 `json:"size"` // bytes
 	// Type is nil if the bytecode doesn't describe it.
 	Type *Type `json:"type,omitempty"`
+}
+
+// SharedVariable is a writable global variable that several functions use.
+type SharedVariable struct {
+	Name string `json:"name"`
+	// Functions are the functions that read or write it, themselves or by calling others.
+	Functions []string `json:"functions"`
 }
 
 // Type is the type of a variable.
