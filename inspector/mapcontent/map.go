@@ -29,6 +29,23 @@ type Map struct {
 // Open opens a map by the kernel's id. It returns an [os.ErrNotExist] error if the map
 // doesn't exist.
 func Open(id uint32) (*Map, error) {
+	m, err := opened(id)
+	if err != nil {
+		return nil, err
+	}
+	return described(m)
+}
+
+// OpenPinned opens a map by the path of its pin.
+func OpenPinned(path string) (*Map, error) {
+	m, err := openedPin(path)
+	if err != nil {
+		return nil, err
+	}
+	return described(m)
+}
+
+func opened(id uint32) (*ebpf.Map, error) {
 	m, err := ebpf.NewMapFromID(ebpf.MapID(id))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("map %d doesn't exist: %w", id, err)
@@ -36,16 +53,15 @@ func Open(id uint32) (*Map, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open map %d: %w", id, err)
 	}
-	return described(m)
+	return m, nil
 }
 
-// OpenPinned opens a map by the path of its pin.
-func OpenPinned(path string) (*Map, error) {
+func openedPin(path string) (*ebpf.Map, error) {
 	m, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
 		return nil, fmt.Errorf("open the map pinned at %s: %w", path, err)
 	}
-	return described(m)
+	return m, nil
 }
 
 func described(m *ebpf.Map) (*Map, error) {
@@ -62,7 +78,7 @@ func (m *Map) Close() error { return m.m.Close() }
 // unreadable are types of maps whose entries can't be read with lookups alone, with the
 // reasons.
 var unreadable = map[ebpf.MapType]string{
-	ebpf.RingBuf:            "reading it removes the events, which its reader needs",
+	ebpf.RingBuf:            "it has no entries; to show its new events, use kubectl bpfman tail",
 	ebpf.PerfEventArray:     "its events are for its reader",
 	ebpf.Queue:              "reading it removes its entries",
 	ebpf.Stack:              "reading it removes its entries",
@@ -88,11 +104,7 @@ func describe(m *ebpf.Map) (*Map, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get information on a map: %w", err)
 	}
-	id, _ := info.ID()
-	out := &Map{m: m, info: live.Map{
-		ID: uint32(id), Name: info.Name, Type: kernel.MapType(uint32(m.Type())),
-		KeySize: info.KeySize, ValueSize: info.ValueSize, MaxEntries: info.MaxEntries, PerCPU: mapentries.IsPerCPU(m.Type()),
-	}}
+	out := &Map{m: m, info: message(info)}
 	out.key, out.value = types(m, info)
 	if out.value == nil && globals.IsSection(info.Name) {
 		if out.value, err = sectionType(out.info); err != nil {
@@ -101,6 +113,15 @@ func describe(m *ebpf.Map) (*Map, error) {
 	}
 	out.info.HasBTF = out.value != nil
 	return out, nil
+}
+
+// message describes a map, without its types.
+func message(info *ebpf.MapInfo) live.Map {
+	id, _ := info.ID()
+	return live.Map{
+		ID: uint32(id), Name: info.Name, Type: kernel.MapType(uint32(info.Type)),
+		KeySize: info.KeySize, ValueSize: info.ValueSize, MaxEntries: info.MaxEntries, PerCPU: mapentries.IsPerCPU(info.Type),
+	}
 }
 
 // types returns the types of the key and the value, or nil if the map has no BTF. If the

@@ -99,7 +99,7 @@ func TestDumpPerCPU(t *testing.T) {
 
 func TestNotToBeDumped(t *testing.T) {
 	_, id := made(t, &ebpf.MapSpec{Name: "events", Type: ebpf.RingBuf, MaxEntries: 4096})
-	if _, err := Open(id); err == nil || !strings.Contains(err.Error(), "type ringbuf can't be dumped: reading it removes the events") {
+	if _, err := Open(id); err == nil || !strings.Contains(err.Error(), "type ringbuf can't be dumped: it has no entries; to show its new events, use kubectl bpfman tail") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -59,33 +60,45 @@ func mapsOf(program uint32) ([]uint32, error) {
 // sectionType returns the type of a section that the kernel has no type of, from a program that uses it. It returns
 // nil if there is none.
 func sectionType(of live.Map) (btf.Type, error) {
-	ids, err := kernel.List()
-	if err != nil {
-		return nil, err
-	}
-	// The newest program is the most likely one that somebody looks at.
-	for _, id := range slices.Backward(ids.Programs) {
-		used, err := mapsOf(id)
+	for spec, err := range typesOfUsers(of.ID) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains(used, of.ID) {
-			continue
-		}
-		if section := sectionIn(id, of.Name); section != nil {
+		if section := sectionIn(spec, of.Name); section != nil {
 			return section, nil
 		}
 	}
 	return nil, nil
 }
 
-// sectionIn returns the type of a section from a program's BTF. If the program has none, or it can't be read, it
-// returns nil, and the content is shown as hexadecimal digits.
-func sectionIn(program uint32, name string) btf.Type {
-	spec, err := kernel.ProgramTypes(program)
-	if err != nil {
-		return nil
+// typesOfUsers yields the types of each program that uses a map, as far as it has types that can be read. It begins
+// with the newest program, which is the most likely one that somebody looks at.
+func typesOfUsers(id uint32) iter.Seq2[*btf.Spec, error] {
+	return func(yield func(*btf.Spec, error) bool) {
+		ids, err := kernel.List()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, program := range slices.Backward(ids.Programs) {
+			used, err := mapsOf(program)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !slices.Contains(used, id) {
+				continue
+			}
+			if spec, err := kernel.ProgramTypes(program); err == nil && !yield(spec, nil) {
+				return
+			}
+		}
 	}
+}
+
+// sectionIn returns the type of a section from a program's BTF. If it has none, or it can't be read, it returns nil, and
+// the content is shown as hexadecimal digits.
+func sectionIn(spec *btf.Spec, name string) btf.Type {
 	for t, err := range spec.All() {
 		if err != nil {
 			return nil

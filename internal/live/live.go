@@ -2,9 +2,9 @@
 // Copyright The bpfman-operator authors
 
 // Package live defines the output of the commands of bpfman-inspector that answer
-// questions about a node interactively: the content of a map (dump), the programs that
-// use CPU time (top), the output of programs (trace), and why the kernel refuses a
-// program (log). `kubectl exec` runs these
+// questions about a node interactively: the content of a map (dump), the events in a ring
+// buffer (tail), the programs that use CPU time (top), the output of programs (trace), and
+// why the kernel refuses a program (log). `kubectl exec` runs these
 // commands in the inspector's container, so the API server authenticates, authorizes,
 // and audits them. Each line of their output is one of these messages in JSON.
 //
@@ -21,6 +21,7 @@ import (
 // The commands of bpfman-inspector.
 const (
 	CommandDump  = "dump"
+	CommandTail  = "tail"
 	CommandTop   = "top"
 	CommandTrace = "trace"
 	CommandLog   = "log"
@@ -127,6 +128,42 @@ type End struct {
 	// Changed means that the map changed during the dump so much that entries can be
 	// missing.
 	Changed bool `json:"changed,omitempty"`
+}
+
+// TailLine is one line of tail. Exactly one of its fields is set. The first line is the map,
+// and confirms that no later event is missed.
+type TailLine struct {
+	Map   *Map   `json:"map,omitempty"`
+	Event *Event `json:"event,omitempty"`
+	// Overwritten is the number of bytes with events, after the previous one, that the
+	// kernel overwrote before the command read them.
+	Overwritten uint64 `json:"overwritten,omitempty"`
+	// Neglected is present if the ring buffer is full, and nothing has read it for a while.
+	Neglected *Neglected `json:"neglected,omitempty"`
+}
+
+// Event is what a program sent to a ring buffer.
+type Event struct {
+	// Time is when the command read the event, by the node's clock.
+	Time time.Time `json:"time"`
+	// Type is the name of the type by which the event is decoded. If it is empty, the value
+	// is a string of hexadecimal digits after 0x.
+	Type string `json:"type,omitempty"`
+	// Value is the event in JSON, as in an [Entry].
+	Value json.RawMessage `json:"value"`
+	// Length is the number of bytes that the program sent. Of long events, Value has only
+	// the beginning.
+	Length uint32 `json:"length"`
+	// Fits lists types that have the event's length, if there are several, so that it isn't
+	// known which one it has.
+	Fits []string `json:"fits,omitempty"`
+}
+
+// Neglected is about a full ring buffer that no application reads. The kernel refuses new
+// events then.
+type Neglected struct {
+	// Bytes is the number of bytes that no application has read.
+	Bytes uint64 `json:"bytes"`
 }
 
 // LogLine is one line of log: a part of what the kernel's verifier said about an object that the node couldn't load.

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -34,34 +35,67 @@ func arguments(name string, given []string, add func(*flag.FlagSet)) error {
 
 func dump(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
 	var o live.DumpOptions
-	var id uint
-	var pin, hostProc string
+	var m mapFlags
 	err := arguments(messages.CommandDump, given, func(flags *flag.FlagSet) {
-		flags.UintVar(&id, "map", 0, "Kernel ID of the map.")
-		flags.StringVar(&pin, "pin", "", "Path where the map is pinned on the node, instead of --map.")
+		m.addTo(flags)
 		flags.StringVar(&o.Section, "section", "", "Section of global variables, such as .bss, of one of --programs, instead of --map.")
 		addPrograms(flags, &o.Programs, "Kernel IDs of programs, separated by commas, for --section.")
-		flags.StringVar(&hostProc, "host-proc", "/host/proc", "Path of the host's /proc, for --pin.")
 		flags.IntVar(&o.Limit, "limit", 0, "Maximum number of entries; 0 for all.")
 		flags.DurationVar(&o.Every, "every", 0, "Interval at which the dump is repeated while something writes to standard input.")
 	})
 	if err != nil {
 		return err
 	}
-	specified := 0
-	for _, is := range []bool{id != 0, pin != "", o.Section != ""} {
-		if is {
-			specified++
-		}
+	if o.Section == "" {
+		o.Map, o.Path, err = m.which()
+	} else if m.id != 0 || m.pin != "" {
+		err = errors.New("specify --section without --map and --pin")
 	}
-	if specified != 1 || id > 1<<32-1 {
-		return errors.New("specify one of --map, --pin, and --section")
-	}
-	o.Map = uint32(id)
-	if pin != "" {
-		o.Path = filepath.Join(hostProc, "1/root", pin)
+	if err != nil {
+		return err
 	}
 	return live.Dump(ctx, o, in, out)
+}
+
+func tail(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
+	var o live.TailOptions
+	var m mapFlags
+	err := arguments(messages.CommandTail, given, func(flags *flag.FlagSet) {
+		m.addTo(flags)
+		flags.StringVar(&o.Type, "type", "", "Struct of the events in the types of the programs that use the map. By default, the only struct of an event's length.")
+		flags.BoolVar(&o.Unread, "unread", false, "Begin with the first event that no application has read, instead of the next one.")
+	})
+	if err != nil {
+		return err
+	}
+	if o.Map, o.Path, err = m.which(); err != nil {
+		return err
+	}
+	o.HostProc = m.hostProc
+	return live.Tail(ctx, o, in, out)
+}
+
+// mapFlags specify a map by its ID or its pin.
+type mapFlags struct {
+	id            uint
+	pin, hostProc string
+}
+
+func (m *mapFlags) addTo(flags *flag.FlagSet) {
+	flags.UintVar(&m.id, "map", 0, "Kernel ID of the map.")
+	flags.StringVar(&m.pin, "pin", "", "Path where the map is pinned on the node, instead of --map.")
+	flags.StringVar(&m.hostProc, "host-proc", "/host/proc", "Path of the host's /proc.")
+}
+
+// which returns the ID, or the path in the inspector's container.
+func (m *mapFlags) which() (id uint32, path string, err error) {
+	if (m.id != 0) == (m.pin != "") || m.id > math.MaxUint32 {
+		return 0, "", errors.New("specify either --map or --pin")
+	}
+	if m.pin != "" {
+		return 0, filepath.Join(m.hostProc, "1/root", m.pin), nil
+	}
+	return uint32(m.id), "", nil
 }
 
 func top(ctx context.Context, given []string, in io.Reader, out io.Writer) error {

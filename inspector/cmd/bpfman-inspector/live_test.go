@@ -16,14 +16,21 @@ import (
 func TestExitCode(t *testing.T) {
 	t.Parallel()
 	prerequisite.NeedsRoot(t, "maps are opened by their ID")
-	for _, which := range [][]string{{"--pin", "/run/bpfman/fs/none", "--host-proc", t.TempDir()}, {"--map", "4294967295"}} {
-		err := dump(t.Context(), which, strings.NewReader(""), &bytes.Buffer{})
-		if code := exitCode(err); err == nil || code != live.ExitAbsent {
-			t.Errorf("%q: %v, exit code %d", which, err, code)
+	for name, run := range map[string]command{"dump": dump, "tail": tail} {
+		for _, which := range [][]string{{"--pin", "/run/bpfman/fs/none", "--host-proc", t.TempDir()}, {"--map", "4294967295"}} {
+			err := run(t.Context(), which, strings.NewReader(""), &bytes.Buffer{})
+			if code := exitCode(err); err == nil || code != live.ExitAbsent {
+				t.Errorf("%s %q: %v, exit code %d", name, which, err, code)
+			}
+		}
+		for _, which := range [][]string{nil, {"--map", "1", "--pin", "/a"}, {"--map", "4294967296"}} {
+			err := run(t.Context(), which, strings.NewReader(""), &bytes.Buffer{})
+			if code := exitCode(err); err == nil || code == live.ExitAbsent {
+				t.Errorf("%s %q: %v, exit code %d", name, which, err, code)
+			}
 		}
 	}
-	err := dump(t.Context(), nil, strings.NewReader(""), &bytes.Buffer{})
-	if code := exitCode(err); err == nil || code == live.ExitAbsent {
-		t.Errorf("without a map: %v, exit code %d", err, code)
+	if err := dump(t.Context(), []string{"--section", ".bss", "--map", "1"}, strings.NewReader(""), &bytes.Buffer{}); err == nil {
+		t.Error("dump takes a section and a map")
 	}
 }

@@ -50,6 +50,7 @@ type command func(ctx context.Context, arguments []string, in io.Reader, out io.
 // inspector reports.
 var commands = map[string]command{
 	live.CommandDump:  dump,
+	live.CommandTail:  tail,
 	live.CommandTop:   top,
 	live.CommandTrace: trace,
 	live.CommandLog:   log,
