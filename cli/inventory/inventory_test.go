@@ -6,6 +6,7 @@ package inventory
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/utils/ptr"
@@ -164,5 +165,53 @@ func TestMapsHaveWholeNames(t *testing.T) {
 	}
 	if want := []string{"connection_states", "connection_statistics", kernels, "other"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
+	}
+}
+
+// The pod is only known if the programs with a map are attached nowhere else.
+func TestOnlyPod(t *testing.T) {
+	t.Parallel()
+	at := func(pods ...string) []v1alpha1.BpfNodeAttachPoint {
+		var points []v1alpha1.BpfNodeAttachPoint
+		for _, pod := range pods {
+			namespace, name, _ := strings.Cut(pod, "/")
+			points = append(points, v1alpha1.BpfNodeAttachPoint{Type: "tcx/ingress", Namespace: namespace, Pod: name})
+		}
+		return points
+	}
+	const dispatcher = 9
+	through := []v1alpha1.BpfNodeAttachPoint{{Type: "freplace", TargetProgramID: dispatcher}}
+	for name, c := range map[string]struct {
+		programs []v1alpha1.BpfNodeProgram
+		want     string
+	}{
+		"no program":         {nil, "/"},
+		"not attached":       {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, Bpfman: true}}, "/"},
+		"one pod":            {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p")}}, "a/p"},
+		"twice in a pod":     {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "a/p")}}, "a/p"},
+		"two pods":           {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "a/q")}}, "/"},
+		"two namespaces":     {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "b/p")}}, "/"},
+		"a pod and the node": {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "/")}}, "/"},
+		"two programs": {[]v1alpha1.BpfNodeProgram{
+			{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p")}, {ID: 2, MapIDs: []uint32{7}, AttachPoints: at("a/q")},
+		}, "/"},
+		"another map": {[]v1alpha1.BpfNodeProgram{
+			{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p")}, {ID: 2, MapIDs: []uint32{8}, AttachPoints: at("a/q")},
+		}, "a/p"},
+		"through a dispatcher": {[]v1alpha1.BpfNodeProgram{
+			{ID: 1, MapIDs: []uint32{7}, Bpfman: true, Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "x"}, AttachPoints: through},
+			{ID: dispatcher, Bpfman: true, AttachPoints: at("a/p")},
+		}, "a/p"},
+		"by a perf event": {[]v1alpha1.BpfNodeProgram{
+			{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p")}, {ID: 2, MapIDs: []uint32{7}, Type: "kprobe"},
+		}, "/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace, pod := OnlyPod(&v1alpha1.BpfNode{Status: v1alpha1.BpfNodeStatus{Programs: c.programs}}, 7)
+			if got := namespace + "/" + pod; got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
 	}
 }

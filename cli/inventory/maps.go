@@ -32,6 +32,26 @@ func (m Map) Unused() bool { return len(m.Programs) == 0 && len(m.Pods) == 0 }
 // or deleted.
 func (m Map) Stale() bool { return len(m.Programs) == 0 && len(m.Pods) > 0 }
 
+// OnlyPod returns the pod whose packets or calls the programs with a map see, or "" if they are attached elsewhere too, or
+// in several pods.
+func OnlyPod(node *v1alpha1.BpfNode, mapID uint32) (namespace, pod string) {
+	for _, p := range Programs(node) {
+		if !slices.Contains(p.MapIDs, mapID) {
+			continue
+		}
+		if p.Unknown != "" {
+			return "", ""
+		}
+		for _, a := range p.points() {
+			if a.Pod == "" || pod != "" && (a.Pod != pod || a.Namespace != namespace) {
+				return "", ""
+			}
+			namespace, pod = a.Namespace, a.Pod
+		}
+	}
+	return namespace, pod
+}
+
 // Maps returns the maps of a node, by ID. pods are the pods of the cluster, whose volumes can contain maps.
 func Maps(node *v1alpha1.BpfNode, pods []corev1.Pod) []Map {
 	programs := map[uint32][]string{}

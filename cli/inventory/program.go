@@ -60,14 +60,20 @@ func (p Program) Attached() []string {
 		return []string{"unknown: " + p.Unknown}
 	}
 	var out []string
+	for _, a := range p.points() {
+		out = append(out, Where(a))
+	}
+	return out
+}
+
+// points returns where a program is attached, or where the dispatcher is that runs it.
+func (p Program) points() []v1alpha1.BpfNodeAttachPoint {
+	var out []v1alpha1.BpfNodeAttachPoint
 	for _, a := range p.AttachPoints {
-		dispatcher, ok := p.dispatchers[a.TargetProgramID]
-		if a.Type != replaces || !ok {
-			out = append(out, Where(a))
-			continue
-		}
-		for _, a := range dispatcher.AttachPoints {
-			out = append(out, Where(a))
+		if dispatcher, ok := p.dispatchers[a.TargetProgramID]; a.Type == replaces && ok {
+			out = append(out, dispatcher.AttachPoints...)
+		} else {
+			out = append(out, a)
 		}
 	}
 	return out

@@ -309,6 +309,37 @@ func TestPluginTrace(t *testing.T) {
 	)
 }
 
+// TestPluginTail shows the events in a ring buffer that no application reads.
+func TestPluginTail(t *testing.T) {
+	requireType(t, "Tracepoint")
+	o := tracepoint("e2e-plugin-tail")
+	o.Spec.ByteCode, o.Spec.BpfFunctionName = image("kill_events"), "kill_events_sender"
+	feature(t,
+		step{"the object is loaded", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, o)
+			awaitSuccess(ctx, s, o)
+		}},
+		step{"its events are shown", func(ctx context.Context, s *testing.T) {
+			tail := start(ctx, s, "tail", "tracepointprogram/"+o.Name, "kill_events", "-o", "json")
+			tail.line(s, func(line string) bool { return strings.HasPrefix(line, "Tailing kill_events ") })
+			callKill(ctx, s)
+			line := tail.line(s, func(line string) bool { return strings.HasPrefix(line, "{") })
+			var event struct {
+				Node, Map string
+				Length    int
+			}
+			if err := json.Unmarshal([]byte(line), &event); err != nil || !slices.Contains(under.nodes(), event.Node) || event.Map != "kill_events" || event.Length != 28 {
+				s.Errorf("got %s, %v", line, err)
+			}
+		}},
+		step{"other maps have no events", func(ctx context.Context, s *testing.T) {
+			if _, said := failingPlugin(ctx, s, "tail", "tracepointprogram/"+o.Name, "kill_events_lost"); !strings.Contains(said, "it has no events; to show its content, use kubectl bpfman dump") {
+				s.Errorf("it said %q", said)
+			}
+		}},
+	)
+}
+
 // TestPluginRights checks that users who can only view objects can't query inspectors.
 func TestPluginRights(t *testing.T) {
 	viewer := []string{"--as", "e2e-viewer", "--as-group", "system:authenticated"}
@@ -329,7 +360,10 @@ func TestPluginRights(t *testing.T) {
 		}},
 		step{"and nothing more", func(ctx context.Context, s *testing.T) {
 			for _, command := range [][]string{
-				{"top", "--once"}, {"trace"}, {"dump", "--node", under.nodes()[0], "--map-id", "1"},
+				{"top", "--once"},
+				{"trace"},
+				{"dump", "--node", under.nodes()[0], "--map-id", "1"},
+				{"tail", "--node", under.nodes()[0], "--map-id", "1"},
 			} {
 				if out, said := failingPlugin(ctx, s, append(viewer, command...)...); !strings.Contains(said, "forbidden") || out != "" {
 					s.Errorf("%q is let do it: %s%s", command, out, said)

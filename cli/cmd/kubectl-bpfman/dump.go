@@ -11,18 +11,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
 	"github.com/bpfman/bpfman-operator/cli/output"
-	"github.com/bpfman/bpfman-operator/internal/globals"
 	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
@@ -47,8 +44,7 @@ const dumpExample = `  # Show the counters of an object, on all nodes
   kubectl bpfman dump --node worker-1 --map-id 42`
 
 type dumpOptions struct {
-	live     liveFlags
-	id       uint32
+	maps     mapFlags
 	limit    int
 	watch    bool
 	interval time.Duration
@@ -66,9 +62,8 @@ func dumpCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *c
 		ValidArgsFunction: completeMap(connect),
 		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), connect, streams, args) },
 	}
-	o.live.addTo(command, connect, "Nodes whose maps to show. By default, all that the object selects.")
+	o.maps.addTo(command, connect)
 	flags := command.Flags()
-	flags.Uint32Var(&o.id, "map-id", 0, "Kernel ID of the map, on the node that --node specifies.")
 	flags.IntVar(&o.limit, "limit", 1000, "Maximum number of entries to show of each map; 0 for all.")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "Repeat the dump.")
 	flags.DurationVar(&o.interval, "interval", 2*time.Second, "Interval of --watch.")
@@ -120,18 +115,7 @@ func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	if err != nil {
 		return err
 	}
-	asks := map[string][]string{} // by node
-	switch {
-	case o.id != 0 && (len(args) > 0 || len(o.live.nodes) != 1):
-		return errors.New("--map-id takes one --node, and no object")
-	case o.id == 0 && len(args) != 2:
-		return errors.New("name an object and its map, such as tcxprogram/counter packets, or a map by --node and --map-id")
-	case o.id == 0:
-		if asks, err = o.ofObject(ctx, c, args[0], args[1]); err != nil {
-			return err
-		}
-	}
-	asked, err := o.live.inspectors(ctx, c, slices.Sorted(maps.Keys(asks))...)
+	wanted, err := o.maps.wanted(ctx, c, args)
 	if err != nil {
 		return err
 	}
@@ -140,7 +124,7 @@ func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	if !o.watch {
 		every = 0
 	}
-	rounds := inspectors.Rounds[inspectors.Dump]{Asked: len(asked), Show: func(dumps map[string]inspectors.Dump, _ map[string]error) error {
+	rounds := inspectors.Rounds[inspectors.Dump]{Asked: len(wanted.asked), Show: func(dumps map[string]inspectors.Dump, _ map[string]error) error {
 		if len(dumps) == 0 {
 			return nil
 		}
@@ -151,63 +135,12 @@ func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams g
 		}
 		return o.print(streams, dumps)
 	}}
-	return inspectors.Each(asked, func(i inspectors.Inspector) error {
-		ask := func(which []string) error {
+	return inspectors.Each(wanted.asked, func(i inspectors.Inspector) error {
+		err := wanted.ask(ctx, i, func(which []string) error {
 			return inspectors.AskDump(ctx, i, o.limit, every, func(d inspectors.Dump) error { return rounds.Answered(i.Node, d) }, which...)
-		}
-		if o.id != 0 {
-			err := ask([]string{"--map", number(o.id)})
-			return errors.Join(err, rounds.Ended(i.Node, err))
-		}
-		err := afterReload(ctx, asks[i.Node], ask, func(ctx context.Context) ([]string, error) {
-			now, err := o.ofObject(ctx, c, args[0], args[1])
-			return now[i.Node], err
 		})
 		return errors.Join(err, rounds.Ended(i.Node, err))
 	})
-}
-
-// ofObject returns the arguments that specify an object's map, by node.
-func (o dumpOptions) ofObject(ctx context.Context, c *cluster.Cluster, object, name string) (map[string][]string, error) {
-	reports, err := reportsOf(ctx, c, []string{object}, o.live.nodes)
-	if err != nil {
-		return nil, err
-	}
-	if len(reports) == 0 {
-		return nil, fmt.Errorf("%s isn't loaded on any of the nodes: to find out why, run kubectl bpfman why %s", object, object)
-	}
-	if globals.IsSection(name) {
-		return sectionOf(reports, name), nil
-	}
-	known := map[string]bool{}
-	asks := map[string][]string{}
-	for _, report := range reports {
-		for m, path := range report.GetSpec().Maps {
-			known[m] = true
-			if m == name {
-				asks[report.GetStatus().Node] = []string{"--pin", path}
-			}
-		}
-	}
-	if len(asks) == 0 {
-		return nil, fmt.Errorf("%s has no map %q: it has %s, and possibly global variables, such as .bss", object, name, cmp.Or(strings.Join(slices.Sorted(maps.Keys(known)), ", "), "none"))
-	}
-	return asks, nil
-}
-
-// sectionOf returns the arguments that specify a section of global variables, by node. The loader doesn't pin it, so
-// the inspector finds it among the maps of the programs.
-func sectionOf(reports []v1alpha1.ProgramObject, name string) map[string][]string {
-	programs := map[string][]string{}
-	for _, report := range reports {
-		status := report.GetStatus()
-		programs[status.Node] = append(programs[status.Node], strconv.FormatUint(uint64(status.ProgramID), 10))
-	}
-	asks := map[string][]string{}
-	for node, ids := range programs {
-		asks[node] = []string{"--section", name, "--programs", strings.Join(ids, ",")}
-	}
-	return asks
 }
 
 // print prints the dumps of all nodes.

@@ -70,6 +70,7 @@ func root(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Co
 		podsCommand(streams, connect),
 		programsCommand(streams, connect),
 		rolloutCommand(streams, connect),
+		tailCommand(streams, connect),
 		topCommand(streams, connect),
 		traceCommand(streams, connect),
 		uiCommand(streams, connect),

@@ -22,28 +22,37 @@ const (
 // errReloading is about a map that isn't where the report says.
 var errReloading = errors.New("the program was probably reloaded, and its report still has the former map: try again")
 
-// afterReload asks about a map. If it isn't there, because the program was reloaded after its report was written, it asks
-// again about the map that find returns, as soon as that is another one.
+// afterReload asks about a map. If it isn't there, because the program was reloaded after its report was written, or since then,
+// it asks again about the map that find returns, as soon as that is another one.
 func afterReload(ctx context.Context, which []string, ask func([]string) error, find func(context.Context) ([]string, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, reportedWithin)
-	defer cancel()
 	for {
 		err := ask(which)
 		if err == nil || !errors.Is(err, inspectors.ErrAbsent) {
 			return err
 		}
-		before := which
-		for slices.Equal(which, before) {
-			select {
-			case <-ctx.Done():
-				return errors.Join(err, errReloading)
-			case <-time.After(reportsAgain):
-			}
-			now, failed := find(ctx)
-			if failed != nil || len(now) == 0 {
-				return errors.Join(err, failed)
-			}
-			which = now
+		other, failed := otherThan(ctx, which, find)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // nobody waits anymore
+		case failed != nil || len(other) == 0:
+			return errors.Join(err, failed)
+		}
+		which = other
+	}
+}
+
+// otherThan returns what find returns as soon as that differs.
+func otherThan(ctx context.Context, which []string, find func(context.Context) ([]string, error)) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, reportedWithin)
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, errReloading
+		case <-time.After(reportsAgain):
+		}
+		if now, err := find(ctx); err != nil || !slices.Equal(now, which) {
+			return now, err
 		}
 	}
 }

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
@@ -49,19 +47,16 @@ func traceCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeUserObject(connect),
 		RunE: func(c *cobra.Command, args []string) error {
-			if o.format != "" && !slices.Contains(traceFormats, o.format) {
-				return fmt.Errorf("--output: %q is not one of %s", o.format, strings.Join(traceFormats, ", "))
+			if err := checkLineFormat(o.format); err != nil {
+				return err
 			}
 			return o.run(c.Context(), connect, streams, args)
 		},
 	}
 	o.live.addTo(command, connect, "Nodes whose programs to show. By default, all, or all that the object selects.")
-	command.Flags().StringVarP(&o.format, "output", "o", "", "Output format: json, with one object on each line, or yaml, with one document for each print.")
-	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(traceFormats, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
+	addLineFormat(command, &o.format, "print")
 	return command
 }
-
-var traceFormats = []string{"json", "yaml"}
 
 // printed is what a program printed, as JSON or YAML.
 type printed struct {
@@ -116,14 +111,7 @@ func (o traceOptions) run(ctx context.Context, connect cluster.Connect, streams 
 
 func (o traceOptions) show(streams genericiooptions.IOStreams, p printed) error {
 	if o.format != "" {
-		text, err := encode(o.format, p)
-		if err != nil {
-			return fmt.Errorf("print: %w", err)
-		}
-		if _, err := fmt.Fprintln(streams.Out, text); err != nil {
-			return fmt.Errorf("print: %w", err)
-		}
-		return nil
+		return printValue(streams.Out, o.format, p)
 	}
 	var lost string
 	if p.Lost > 0 {
@@ -142,18 +130,4 @@ func (o traceOptions) show(streams genericiooptions.IOStreams, p printed) error 
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
-}
-
-// encode returns a line of JSON, or a document of YAML.
-func encode(format string, p printed) (string, error) {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return "", fmt.Errorf("encode: %w", err)
-	}
-	text = []byte(terminal.JSON(string(text)))
-	if format == "json" {
-		return string(text), nil
-	}
-	document, err := yaml.JSONToYAML(text)
-	return "---\n" + strings.TrimSuffix(string(document), "\n"), err //nolint:wrapcheck // the caller adds what was attempted
 }
