@@ -306,7 +306,7 @@ func (c *Cluster) rest() {
 		c.mu.Lock()
 		idle := time.Since(c.worked)
 		c.mu.Unlock()
-		if idle > quiet && time.Since(start) > quiet && !c.resume() {
+		if idle > quiet && time.Since(start) > quiet && !c.tryAgain() && !c.resume() {
 			break
 		}
 		if time.Since(start) > settles {

@@ -49,7 +49,7 @@ func (w Write) String() string {
 
 // Invariants contains all invariants.
 var Invariants = []Invariant{
-	finalStates, stepsInTurn, stepsAreLimits, cutOffIsBack, reachableIsKept, knownIsAttached, readyIsAttached, listedFirst,
+	finalStates, stepsInTurn, stepsAreLimits, cutOffIsBack, reachableIsKept, causeIsRefused, knownIsAttached, readyIsAttached, listedFirst,
 	asExpected, reportsAreTrue, loadedOnce, keptPrograms, attachedInTime, usedImages, goneIsGone, restInvariant,
 }
 

@@ -60,6 +60,17 @@ var breaks = map[string]func(*Cluster){
 		report.Status.Node, report.Status.Conditions = "n1", []metav1.Condition{v1alpha1.BpfProgCondRolledBack.Condition("rolled back")}
 		c.wrote(Write{"agent/n1", "bpfprograms", nil, toUnstructured(report)})
 	},
+	causeIsRefused.Name: func(c *Cluster) {
+		n := c.node("n1")
+		n.Cable.Set(simulation.Silent)
+		c.wait(time.Minute)
+		c.must(c.called(context.Background(), simulation.Event{Actor: "agent/n1", Verb: "Unload", Resource: simulation.ResourceDaemon, Done: true}))
+		c.wait(time.Minute)
+		n.Cable.Set(simulation.Up)
+		report := &v1alpha1.BpfProgram{TypeMeta: metav1.TypeMeta{Kind: "BpfProgram"}, ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+		report.Status.Node, report.Status.Conditions = "n1", []metav1.Condition{v1alpha1.BpfProgCondRolledBack.Condition("got no response, and got one after the rollback")}
+		c.wrote(Write{"agent/n1", "bpfprograms", nil, toUnstructured(report)})
+	},
 	knownIsAttached.Name: func(c *Cluster) {
 		c.Model.Settle()
 		c.Pass(2 * time.Minute)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -264,8 +263,7 @@ var reachableIsKept = Invariant{
 					return nil
 				}
 				status := reportOf(w.After)
-				if !meta.IsStatusConditionTrue(status.Conditions, string(v1alpha1.BpfProgCondRolledBack)) ||
-					w.Before != nil && meta.IsStatusConditionTrue(reportOf(w.Before).Conditions, string(v1alpha1.BpfProgCondRolledBack)) {
+				if !isRolledBack(status) || w.Before != nil && isRolledBack(reportOf(w.Before)) {
 					return nil
 				}
 				if at, there := cut[status.Node]; (!there || time.Since(at) > recent) && c.Calm(recent, status.Node, "") {
