@@ -96,6 +96,12 @@ var breaks = map[string]func(*Cluster){
 		c.Settled, c.operated[""], c.changed[object.Name] = time.Now(), time.Now(), true
 		c.wait(time.Minute)
 	},
+	readOnce.Name: func(c *Cluster) {
+		for range 2 {
+			c.must(c.called(context.Background(), simulation.Event{Actor: "agent/n1", Verb: "read", Resource: simulation.ResourceRegistry, Name: greedy}))
+		}
+		c.wait(time.Second)
+	},
 	usedImages.Name: func(c *Cluster) {
 		request := &gobpfman.LoadRequest{
 			Info: []*gobpfman.LoadInfo{{Name: "tcx_stats"}}, Metadata: map[string]string{v1alpha1.MetadataProgramName: object.Name, v1alpha1.MetadataKind: object.Kind},
