@@ -139,7 +139,7 @@ func (c *Cluster) countRead(e simulation.Event) {
 	}
 }
 
-// readTwice returns an image of the greedy tenant that an agent reads several times at once, or "". Each namespace has its own
+// readTwice returns an image of the greedy tenant that an agent reads several times at the same time, or "". Each namespace has its own
 // credentials, so objects of several namespaces can read the same image, but each image of that tenant belongs to one object.
 func (c *Cluster) readTwice(agent string) string {
 	c.mu.Lock()
