@@ -119,6 +119,10 @@ var breaks = map[string]func(*Cluster){
 		c.node("n1").Leave()
 		c.wait(10 * time.Minute)
 	},
+	statusLoadsNothing.Name: func(c *Cluster) {
+		request := &gobpfman.LoadRequest{Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: "/forged.o"}}}
+		c.must(c.called(context.Background(), simulation.Event{Actor: "agent/n1", Verb: "Load", Resource: simulation.ResourceDaemon, Call: request, Done: true}))
+	},
 	restInvariant.Name: func(c *Cluster) {
 		done := make(chan struct{})
 		go func() {
