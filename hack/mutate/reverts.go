@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -138,27 +139,46 @@ func search(ctx context.Context, o options) error {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}
 		begin := time.Now()
-		what, seed, err := broken.search(ctx, o.limit)
+		what, others, err := find(ctx, broken, fixed, o.limit)
 		took := time.Since(begin).Round(time.Second)
-		also := ""
-		if err == nil && what != "" {
-			also, _, err = fixed.search(ctx, oneHistory, "-seed="+seed)
-		}
-		switch {
-		case err != nil:
+		if err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
-		case what == "":
-			fmt.Printf("%s not found in %s: %s\n", r.name, took, r.fault)
-		case also != "":
-			fmt.Printf("%s not found in %s: the history breaks an invariant with the fix, too\n    %s\n", r.name, took, also)
-		default:
+		}
+		if what != "" {
 			found++
 			fmt.Printf("%s found after %s: %s\n    %s\n", r.name, took, r.fault, what)
+		} else {
+			fmt.Printf("%s not found in %s: %s\n", r.name, took, r.fault)
+		}
+		for _, other := range others {
+			fmt.Printf("    breaks with the fix, too: %s\n", other)
 		}
 		all++
 	}
 	fmt.Printf("%d of %d faults found\n", found, all)
 	return nil
+}
+
+// find plays random histories without a fix, until one breaks an invariant that it doesn't break with the fix. It returns what is
+// broken, or "" if nothing was within the limit, and what the histories say that break an invariant in both.
+func find(ctx context.Context, broken, fixed simulation, limit time.Duration) (what string, others []string, err error) {
+	next := uint64(0) // the time
+	for begin := time.Now(); time.Since(begin) < limit; {
+		what, seed, err := broken.search(ctx, limit-time.Since(begin), "-seed="+strconv.FormatUint(next, 10))
+		if err != nil || what == "" {
+			return "", others, err
+		}
+		other, _, err := fixed.search(ctx, oneHistory, "-seed="+seed)
+		if err != nil || other == "" {
+			return what, others, err
+		}
+		others = append(others, other)
+		if next, err = strconv.ParseUint(seed, 10, 64); err != nil {
+			return "", others, fmt.Errorf("read a seed: %w", err)
+		}
+		next++
+	}
+	return "", others, nil
 }
 
 // oneHistory is how long to search for a single history.

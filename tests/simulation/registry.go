@@ -5,6 +5,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -42,21 +43,21 @@ func (r *Registry) resolve(_ context.Context, reference string) (digest, manifes
 	return r.digests[reference], r.digests[reference], nil
 }
 
-// read reads an image as bpfman-reader does.
+// read reads an image as bpfman-reader does. Its second event is at its end, even if it failed.
 func (p *process) read(ctx context.Context, request *reader.Request, files *bytecode.Files) reader.Answer {
 	ctx, stop := context.WithTimeout(ctx, readerDeadline)
 	defer stop()
 	e := Event{Actor: p.Name, Verb: "read", Resource: ResourceRegistry, Name: request.Image}
+	var answer reader.Answer
 	err := p.happen(ctx, e)
 	if err == nil {
 		err = p.world.travel(ctx, nil)
 	}
-	if err != nil {
-		return reader.Answer{Error: err.Error()}
+	if err == nil {
+		answer = bytecodetest.Reader{Resolve: p.world.Registry.resolve}.Read(ctx, request, files)
 	}
-	answer := bytecodetest.Reader{Resolve: p.world.Registry.resolve}.Read(ctx, request, files)
 	e.Done = true
-	if err := p.happen(ctx, e); err != nil {
+	if err := errors.Join(err, p.happen(ctx, e)); err != nil {
 		return reader.Answer{Error: err.Error()}
 	}
 	return answer

@@ -63,6 +63,8 @@ type Cluster struct {
 	changed map[string]bool
 	// operated contains the times of the last operations about an object, and of any operation, which is "".
 	operated map[string]time.Time
+	// reads counts the reads of images in progress.
+	reads map[read]int
 	// restored means that etcd was restored since the last rest.
 	restored bool
 	// objects contains the objects of each resource.
@@ -78,7 +80,7 @@ func newCluster(tb testing.TB, p Plan, invariants []Invariant, tally *Tally) *Cl
 	c := &Cluster{
 		World: simulation.New(tb, simulation.Options{Seed: p.Seed, Alone: p.Alone, Latency: p.Latency.Duration, BytecodeSize: bytecodeSize, Log: logger}), tb: tb, tally: tally, invariants: invariants, images: p.Images, pods: map[string]*corev1.Pod{},
 		Model: chaos.NewModel(abilities(), nodes(p)), Settled: time.Now(), worked: time.Now(),
-		ends: map[int]func(){}, faults: map[string]int{}, disturbed: map[string]time.Time{}, changed: map[string]bool{}, operated: map[string]time.Time{}, objects: map[string]map[string]*unstructured.Unstructured{},
+		ends: map[int]func(){}, faults: map[string]int{}, disturbed: map[string]time.Time{}, changed: map[string]bool{}, operated: map[string]time.Time{}, objects: map[string]map[string]*unstructured.Unstructured{}, reads: map[read]int{},
 	}
 	for _, invariant := range invariants {
 		c.checks = append(c.checks, invariant.Watch(c))
@@ -185,6 +187,9 @@ func (c *Cluster) work() {
 // called is the kernel: it refuses some programs. It has the invariants checked after calls.
 func (c *Cluster) called(ctx context.Context, e simulation.Event) error {
 	c.tally.step(e)
+	if e.Resource == simulation.ResourceRegistry {
+		c.countRead(e)
+	}
 	if readsSilent(e) {
 		return simulation.Hang(ctx, e)
 	}
@@ -306,7 +311,7 @@ func (c *Cluster) rest() {
 		c.mu.Lock()
 		idle := time.Since(c.worked)
 		c.mu.Unlock()
-		if idle > quiet && time.Since(start) > quiet && !c.resume() {
+		if idle > quiet && time.Since(start) > quiet && !c.tryAgain() && !c.resume() {
 			break
 		}
 		if time.Since(start) > settles {

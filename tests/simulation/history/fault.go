@@ -32,7 +32,7 @@ type FaultKind struct {
 }
 
 // Faults contains all kinds of faults.
-var Faults = slices.Concat(eventFaults, serverFaults, nodeFaults, []FaultKind{greedyTenant})
+var Faults = slices.Concat(eventFaults, serverFaults, nodeFaults, []FaultKind{greedyTenant, forgedStatus})
 
 // eventFaults are those of one request or call.
 var eventFaults = []FaultKind{

@@ -49,8 +49,8 @@ func (w Write) String() string {
 
 // Invariants contains all invariants.
 var Invariants = []Invariant{
-	finalStates, stepsInTurn, stepsAreLimits, cutOffIsBack, reachableIsKept, knownIsAttached, readyIsAttached, listedFirst,
-	asExpected, reportsAreTrue, loadedOnce, keptPrograms, attachedInTime, usedImages, goneIsGone, restInvariant,
+	finalStates, stepsInTurn, stepsAreLimits, cutOffIsBack, reachableIsKept, causeIsRefused, knownIsAttached, readyIsAttached, listedFirst,
+	asExpected, reportsAreTrue, loadedOnce, keptPrograms, attachedInTime, readOnce, usedImages, goneIsGone, statusLoadsNothing, restInvariant,
 }
 
 // BrokenError says which invariant a history broke.

@@ -60,6 +60,17 @@ var breaks = map[string]func(*Cluster){
 		report.Status.Node, report.Status.Conditions = "n1", []metav1.Condition{v1alpha1.BpfProgCondRolledBack.Condition("rolled back")}
 		c.wrote(Write{"agent/n1", "bpfprograms", nil, toUnstructured(report)})
 	},
+	causeIsRefused.Name: func(c *Cluster) {
+		n := c.node("n1")
+		n.Cable.Set(simulation.Silent)
+		c.wait(time.Minute)
+		c.must(c.called(context.Background(), simulation.Event{Actor: "agent/n1", Verb: "Unload", Resource: simulation.ResourceDaemon, Done: true}))
+		c.wait(time.Minute)
+		n.Cable.Set(simulation.Up)
+		report := &v1alpha1.BpfProgram{TypeMeta: metav1.TypeMeta{Kind: "BpfProgram"}, ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+		report.Status.Node, report.Status.Conditions = "n1", []metav1.Condition{v1alpha1.BpfProgCondRolledBack.Condition("got no response, and got one after the rollback")}
+		c.wrote(Write{"agent/n1", "bpfprograms", nil, toUnstructured(report)})
+	},
 	knownIsAttached.Name: func(c *Cluster) {
 		c.Model.Settle()
 		c.Pass(2 * time.Minute)
@@ -85,6 +96,12 @@ var breaks = map[string]func(*Cluster){
 		c.Settled, c.operated[""], c.changed[object.Name] = time.Now(), time.Now(), true
 		c.wait(time.Minute)
 	},
+	readOnce.Name: func(c *Cluster) {
+		for range 2 {
+			c.must(c.called(context.Background(), simulation.Event{Actor: "agent/n1", Verb: "read", Resource: simulation.ResourceRegistry, Name: greedy}))
+		}
+		c.wait(time.Second)
+	},
 	usedImages.Name: func(c *Cluster) {
 		request := &gobpfman.LoadRequest{
 			Info: []*gobpfman.LoadInfo{{Name: "tcx_stats"}}, Metadata: map[string]string{v1alpha1.MetadataProgramName: object.Name, v1alpha1.MetadataKind: object.Kind},
@@ -101,6 +118,10 @@ var breaks = map[string]func(*Cluster){
 		c.wrote(Write{"agent/n1", "bpfprograms", nil, toUnstructured(report)})
 		c.node("n1").Leave()
 		c.wait(10 * time.Minute)
+	},
+	statusLoadsNothing.Name: func(c *Cluster) {
+		request := &gobpfman.LoadRequest{Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: "/forged.o"}}}
+		c.must(c.called(context.Background(), simulation.Event{Actor: "agent/n1", Verb: "Load", Resource: simulation.ResourceDaemon, Call: request, Done: true}))
 	},
 	restInvariant.Name: func(c *Cluster) {
 		done := make(chan struct{})

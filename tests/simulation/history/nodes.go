@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -199,7 +198,7 @@ var keptPrograms = Invariant{
 					for _, p := range c.programsOf(n, o) {
 						ids += fmt.Sprint(" ", p.ID)
 					}
-					if was, there := before[key]; there && was != ids && !c.Restored() {
+					if was, there := before[key]; there && was != ids && !c.Restored() && !c.mayUndo(o, n) {
 						return fmt.Errorf("%s had the programs%s of %s, and now has%s", n.Name, was, o.Name, ids)
 					}
 					now[key] = ids
@@ -246,37 +245,6 @@ var cutOffIsBack = Invariant{
 	},
 }
 
-var reachableIsKept = Invariant{
-	Name:     "kept if reachable",
-	Sentence: "A node that can reach the API server is never rolled back.",
-	Watch: func(c *Cluster) Checks {
-		cut := map[string]time.Time{}
-		const recent = 10 * time.Minute
-		return Checks{
-			Call: func(n *simulation.Node, _ simulation.Event) error {
-				if cuts(n) {
-					cut[n.Name] = time.Now()
-				}
-				return nil
-			},
-			Write: func(w Write) error {
-				if w.After == nil || w.Resource != "bpfprograms" {
-					return nil
-				}
-				status := reportOf(w.After)
-				if !meta.IsStatusConditionTrue(status.Conditions, string(v1alpha1.BpfProgCondRolledBack)) ||
-					w.Before != nil && meta.IsStatusConditionTrue(reportOf(w.Before).Conditions, string(v1alpha1.BpfProgCondRolledBack)) {
-					return nil
-				}
-				if at, there := cut[status.Node]; (!there || time.Since(at) > recent) && c.Calm(recent, status.Node, "") {
-					return fmt.Errorf("%s rolled back %s although it could reach the API server", status.Node, w.After.GetName())
-				}
-				return nil
-			},
-		}
-	},
-}
-
 var knownIsAttached = Invariant{
 	Name:     "known is attached",
 	Sentence: "What a node knows is attached within 10 seconds, with or without the API server.",
@@ -288,7 +256,7 @@ var knownIsAttached = Invariant{
 				for _, n := range c.Nodes() {
 					key := n.Name + "/" + name
 					known := !c.Changed(name) && !c.Changed(n.Name) && !c.Changed("") && c.Calm(time.Since(c.Settled), n.Name) && o.Held(n.Name).Serial != 0 &&
-						!strings.Contains(o.Kind, "Ns") && !cuts(n)
+						!strings.Contains(o.Kind, "Ns") && !cuts(n) && !c.mayUndo(o, n)
 					err := c.attached(n, o)
 					if err == nil || !known {
 						delete(missing, key)

@@ -126,6 +126,48 @@ var usedImages = Invariant{
 	},
 }
 
+// read is a read of an image by an agent.
+type read struct{ agent, image string }
+
+// countRead counts the reads in progress.
+func (c *Cluster) countRead(e simulation.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	is := read{e.Actor, e.Name}
+	if c.reads[is]++; e.Done {
+		c.reads[is] -= 2
+	}
+}
+
+// readTwice returns an image of the greedy tenant that an agent reads several times at the same time, or "". Each namespace has its own
+// credentials, so objects of several namespaces can read the same image, but each image of that tenant belongs to one object.
+func (c *Cluster) readTwice(agent string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for is, times := range c.reads {
+		if times > 1 && is.agent == agent && strings.Contains(is.image, greedy) {
+			return is.image
+		}
+	}
+	return ""
+}
+
+var readOnce = Invariant{
+	Name:     "read once",
+	Sentence: "A node reads an image once at a time, no matter how often its object asks for it.",
+	Watch: func(c *Cluster) Checks {
+		return Checks{Second: func() error {
+			for _, n := range c.Nodes() {
+				// An agent that has crashed can still be reading when the next one starts.
+				if image := c.readTwice(n.Agent.Name); image != "" && c.Calm(time.Minute, n.Name) {
+					return fmt.Errorf("%s reads %s more than once at the same time", n.Agent.Name, image)
+				}
+			}
+			return nil
+		}}
+	},
+}
+
 var goneIsGone = Invariant{
 	Name:     "reports go with their node",
 	Sentence: "The reports of a deleted node are deleted with it.",
