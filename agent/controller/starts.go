@@ -94,11 +94,18 @@ func (s *starts) wait(key program.Key, of program.Container) *start {
 	return waiting
 }
 
-// tooLong records that a start has waited too long for an owner's pass.
-func (s *starts) tooLong(key program.Key) {
+// tooLong records that a start has waited too long for an owner's pass, and returns the answer with this error. If the pass has
+// answered in the meantime, it returns that answer: nothing else would end what it recorded.
+func (s *starts) tooLong(key program.Key, waiting *start, err error) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.overdue[key] = true
+	select {
+	case got := <-waiting.answer:
+		return got
+	default:
+		s.overdue[key] = true
+		return answer{err: err}
+	}
 }
 
 // pass answers the starts that wait for it.
@@ -326,10 +333,11 @@ func (c *Controller) await(ctx context.Context, owner program.Owner, waiting *st
 		select {
 		case got = <-waiting.answer:
 		case <-ctx.Done():
-			c.starts.tooLong(owner.Key)
-			if got.err = errStartTooLong; errors.Is(context.Cause(ctx), errStartImpatient) {
-				got.err = errStartImpatient
+			late := errStartTooLong
+			if errors.Is(context.Cause(ctx), errStartImpatient) {
+				late = errStartImpatient
 			}
+			got = c.starts.tooLong(owner.Key, waiting, late)
 		}
 		end()
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
@@ -254,6 +255,27 @@ func TestStartsDuringATrial(t *testing.T) {
 			t.Error("the pass doesn't count")
 		}
 	})
+}
+
+// A pass that ends at the moment at which a start has waited too long counts: the next starts wait for the next pass.
+func TestPassThatEndsAsAStartGivesUp(t *testing.T) {
+	none := func(program.Key) []daemon.Program { return nil }
+	for name, end := range map[string]func(*pass){
+		"decided":   func(p *pass) { p.decided(plan.Plan{}, none, report.Outcome{}); p.undecided(nil) },
+		"undecided": func(p *pass) { p.undecided(errStartTooLong) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, key := newStarts(true), program.Key{Name: "one"}
+			waiting := s.wait(key, sandbox("web"))
+			end(s.take(key))
+			if got := s.tooLong(key, waiting, errStartTooLong); (got.err == nil) != (name == "decided") {
+				t.Errorf("the start gets %v", got.err)
+			}
+			if s.wait(key, sandbox("next")) == nil {
+				t.Error("the next start doesn't wait, although no pass is overdue")
+			}
+		})
+	}
 }
 
 // What is known of the starts of an object's pods ends with the object, and who has had a pass with the connection.
