@@ -4,6 +4,7 @@
 package program
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -166,8 +167,8 @@ func (s selection) inPod(c Container, what string, info func(iface string, netns
 	return points
 }
 
-// bounded limits the number of discovered interfaces. Named interfaces have no
-// limit.
+// bounded limits the number of discovered interfaces, of which each network has its share.
+// Named interfaces have no limit.
 func (s selection) bounded(points []AttachPoint, err error) ([]AttachPoint, error) {
 	if s.discovered == nil {
 		return points, err
@@ -177,10 +178,28 @@ func (s selection) bounded(points []AttachPoint, err error) ([]AttachPoint, erro
 	}
 	found := len(points)
 	if found > mostDiscovered {
-		points = points[:mostDiscovered]
+		points = shared(points)
 		if err == nil {
 			err = &ExcessError{Found: found}
 		}
 	}
 	return points, err
+}
+
+// shared returns mostDiscovered points. Networks take turns, each with its points in their order, so
+// that a pod with many interfaces doesn't keep the program from the others. What a network has up to its
+// share doesn't depend on the others' interfaces.
+func shared(points []AttachPoint) []AttachPoint {
+	turns, taken := make([]int, len(points)), map[string]int{}
+	order := make([]int, len(points))
+	for i, point := range points {
+		order[i], turns[i] = i, taken[point.In]
+		taken[point.In]++
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(turns[a], turns[b]) })
+	out := make([]AttachPoint, 0, mostDiscovered)
+	for _, i := range slices.Sorted(slices.Values(order[:mostDiscovered])) {
+		out = append(out, points[i])
+	}
+	return out
 }
