@@ -294,7 +294,7 @@ func TestStartsAreForgotten(t *testing.T) {
 	}
 }
 
-// What is known of the start of a pod ends with the pod, also while a program's attach points are unknown.
+// What is known of the start of a pod ends with the pod, even while a program's attach points are unknown.
 func TestStartsOfEndedPodsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unknown := strings.Replace(preceding("one", ""), `"interfaces":["eth0"]`, `"primarynodeinterface":true`, 1)
