@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -198,6 +200,39 @@ func TestDiscoveredInterfacesAreShared(t *testing.T) {
 				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// Root in a pod can name interfaces with almost any bytes. Each is an attach point with a name of its own, in UTF-8, and what the
+// daemon's API doesn't take isn't attached.
+func TestDiscoveredInterfacesWithOddNames(t *testing.T) {
+	names := map[string]bool{ // whether it is attached
+		"eth0": true, "\xff": false, "\xfe": false, `\xff`: true, `"\xff"`: true, "\x1b[31m": true, "\u202e": true, "a\ufffd": true, "été": true,
+	}
+	n := Node{Interfaces: map[string]Interface{}, Containers: []Container{
+		{Namespace: "a", Pod: "b", PodUID: "c", Sandbox: "d", NetNS: "/run/netns/e", Interfaces: slices.Collect(maps.Keys(names))},
+	}}
+	discovering := &v1alpha1.TcxProgramInfo{InterfaceSelector: discover(nil, nil), Containers: &v1alpha1.ContainerSelector{}, Direction: "ingress"}
+	points, err := tcxOf(discovering, false).AttachPoints(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, point := range points {
+		name := point.Info.GetTcxAttachInfo().GetIface()
+		if other, is := seen[point.Name]; is {
+			t.Errorf("%q and %q are both %s", name, other, point.Name)
+		}
+		seen[point.Name] = name
+		if strings.ContainsFunc(point.Name, func(r rune) bool { return r == utf8.RuneError || !strconv.IsPrint(r) }) {
+			t.Errorf("%q", point.Name)
+		}
+		if (point.Lack == nil) != names[name] {
+			t.Errorf("%q: %v", name, point.Lack)
+		}
+	}
+	if len(points) != len(names) {
+		t.Errorf("%d attach points of %d interfaces", len(points), len(names))
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -130,13 +132,23 @@ func (s selection) onHost(n Node, what string, info func(iface string, netns *st
 	points := make([]AttachPoint, 0, len(names))
 	for _, name := range names {
 		i, there := n.Interfaces[name]
-		point := newAttachPoint(name+what, info(name, nil), strconv.Itoa(i.Index))
+		point := newAttachPoint(shown(name)+what, info(name, nil), strconv.Itoa(i.Index))
 		if !there && n.Interfaces != nil {
 			point.Lack = n.lacks(name)
 		}
 		points = append(points, point)
 	}
 	return points
+}
+
+// shown returns the name of an interface for users. The kernel accepts almost any bytes, which root in a pod can choose:
+// two attach points must not have the same name, and reports have texts in UTF-8.
+func shown(name string) string {
+	odd := func(r rune) bool { return r == utf8.RuneError || r == '\\' || !strconv.IsPrint(r) }
+	if strings.ContainsFunc(name, odd) {
+		return strconv.QuoteToASCII(name)
+	}
+	return name
 }
 
 // lacks returns the error for a missing interface. It names the node's primary one, because the names of interfaces
@@ -157,7 +169,7 @@ func (s selection) inPod(c Container, what string, info func(iface string, netns
 	for _, name := range names {
 		// The digest doesn't include the path, because the network namespace doesn't
 		// change during the sandbox's life.
-		point := newAttachPoint(name+what+" in pod "+c.pod(), info(name, nil), c.Sandbox)
+		point := newAttachPoint(shown(name)+what+" in pod "+c.pod(), info(name, nil), c.Sandbox)
 		point.Info, point.Process, point.In = info(name, &netns), c.Holder(), c.Sandbox
 		if c.NetNS == "" {
 			point.Lack = &AbsentError{"the container runtime doesn't report the pod's network namespace"}
