@@ -47,7 +47,8 @@ func holders(facts *Facts) map[uint32][]v1alpha1.BpfNodeHolder {
 	for _, pin := range facts.Pins {
 		holder := v1alpha1.BpfNodeHolder{Path: Text(pin.Path)}
 		all.place(&holder, pin.Place)
-		if uid := kubelet.PodOf(pin.Path); uid != "" && holder.Pod == "" {
+		// In a container, anything can be mounted on a path that looks like that of another pod's volume.
+		if uid := kubelet.PodOf(pin.Path); uid != "" && pin.Place.Container == "" {
 			name := facts.Names.ByPod[uid]
 			holder.Namespace, holder.Pod = Text(name.Namespace), Text(name.Pod)
 		}

@@ -159,6 +159,18 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// A container can mount a BPF file system on a path that looks like that of another pod's volume.
+func TestPathsInContainersNameNoPod(t *testing.T) {
+	const path = "/var/lib/kubelet/pods/11111111-2222-3333-4444-555555555555/volumes/x/prog"
+	for place, want := range map[process.Place]string{{}: "reader", {Unit: "kubelet.service"}: "reader", {Container: "unknown"}: ""} {
+		of := facts()
+		of.Pins = []bpffs.Pin{{Path: path, Behind: isProgram(12), Place: place}}
+		if got := holders(of)[12]; len(got) != 1 || got[0].Pod != want {
+			t.Errorf("%+v: %+v", place, got)
+		}
+	}
+}
+
 // TestSameFactsSameStatus changes the order of facts, which is random for Go maps and file
 // systems.
 func TestSameFactsSameStatus(t *testing.T) {
