@@ -224,7 +224,7 @@ func TestDiscoveredInterfacesWithOddNames(t *testing.T) {
 			t.Errorf("%q and %q are both %s", name, other, point.Name)
 		}
 		seen[point.Name] = name
-		if strings.ContainsFunc(point.Name, func(r rune) bool { return r == utf8.RuneError || !strconv.IsPrint(r) }) {
+		if !utf8.ValidString(point.Name) || strings.ContainsFunc(point.Name, func(r rune) bool { return !strconv.IsPrint(r) }) {
 			t.Errorf("%q", point.Name)
 		}
 		if (point.Lack == nil) != names[name] {

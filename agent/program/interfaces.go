@@ -9,10 +9,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/printable"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -126,29 +125,22 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 	return selected.bounded(points, err)
 }
 
+// The kernel accepts almost any bytes in the name of an interface, which root in a pod can choose. Reports have texts in UTF-8,
+// and no two links of one name. The inspector has the same names.
+
 // onHost returns the attach points on the host's interfaces.
 func (s selection) onHost(n Node, what string, info func(iface string, netns *string) *gobpfman.AttachInfo) []AttachPoint {
 	names := s.of(slices.Collect(maps.Keys(n.Interfaces)))
 	points := make([]AttachPoint, 0, len(names))
 	for _, name := range names {
 		i, there := n.Interfaces[name]
-		point := newAttachPoint(shown(name)+what, info(name, nil), strconv.Itoa(i.Index))
+		point := newAttachPoint(printable.Text(name)+what, info(name, nil), strconv.Itoa(i.Index))
 		if !there && n.Interfaces != nil {
 			point.Lack = n.lacks(name)
 		}
 		points = append(points, point)
 	}
 	return points
-}
-
-// shown returns the name of an interface for users. The kernel accepts almost any bytes, which root in a pod can choose:
-// two attach points must not have the same name, and reports have texts in UTF-8.
-func shown(name string) string {
-	odd := func(r rune) bool { return r == utf8.RuneError || r == '\\' || !strconv.IsPrint(r) }
-	if strings.ContainsFunc(name, odd) {
-		return strconv.QuoteToASCII(name)
-	}
-	return name
 }
 
 // lacks returns the error for a missing interface. It names the node's primary one, because the names of interfaces
@@ -169,7 +161,7 @@ func (s selection) inPod(c Container, what string, info func(iface string, netns
 	for _, name := range names {
 		// The digest doesn't include the path, because the network namespace doesn't
 		// change during the sandbox's life.
-		point := newAttachPoint(shown(name)+what+" in pod "+c.pod(), info(name, nil), c.Sandbox)
+		point := newAttachPoint(printable.Text(name)+what+" in pod "+c.pod(), info(name, nil), c.Sandbox)
 		point.Info, point.Process, point.In = info(name, &netns), c.Holder(), c.Sandbox
 		if c.NetNS == "" {
 			point.Lack = &AbsentError{"the container runtime doesn't report the pod's network namespace"}

@@ -30,6 +30,7 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/publish"
 	"github.com/bpfman/bpfman-operator/inspector/report"
 	"github.com/bpfman/bpfman-operator/inspector/runtimes"
+	"github.com/bpfman/bpfman-operator/internal/printable"
 )
 
 // Options are the options of an Inspector.
@@ -238,7 +239,7 @@ func inspected(failures map[string]error) metav1.Condition {
 	}
 	slices.Sort(told)
 	for i, text := range told { // each has its share: containers can make some of them long
-		told[i] = shorten.Middle(report.Text(strings.ReplaceAll(text, "\n", "; ")), maxMessage/len(told)-len(between))
+		told[i] = shorten.Middle(printable.Text(strings.ReplaceAll(text, "\n", "; ")), maxMessage/len(told)-len(between))
 	}
 	message := strings.Join(told, between)
 	return metav1.Condition{Type: v1alpha1.BpfNodeInspected, Status: metav1.ConditionFalse, Reason: reasonPartial, Message: message}
