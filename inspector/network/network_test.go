@@ -144,9 +144,9 @@ func TestMessagesAreNotKept(t *testing.T) {
 			continue
 		}
 		about := nl.NewIfInfomsg(unix.AF_UNSPEC)
-		about.Index = int32(index) //nolint:gosec // it is small
+		about.Index = int32(index)
 		xdp := nl.NewRtAttr(unix.IFLA_XDP, nil)
-		xdp.AddRtAttr(unix.IFLA_XDP_SKB_PROG_ID, nl.Uint32Attr(uint32(10+index))) //nolint:gosec // it is small
+		xdp.AddRtAttr(unix.IFLA_XDP_SKB_PROG_ID, nl.Uint32Attr(uint32(10+index)))
 		message := slices.Concat(about.Serialize(), nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)).Serialize(), xdp.Serialize())
 		if err := l.link(buffer[:copy(buffer, message)]); err != nil {
 			t.Fatal(err)

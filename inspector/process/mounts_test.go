@@ -15,7 +15,7 @@ import (
 // Of a list of mounts that is too long, the complete lines are read.
 func TestMountsWithin(t *testing.T) {
 	proc := t.TempDir()
-	line := func(n int) string { return fmt.Sprintf("%d 1 0:%d / /m%d rw - bpf bpf rw\n", n, n, n) }
+	line := func(n int) string { return fmt.Sprintf("%d 1 0:%d / /m%d rw - bpf none rw\n", n, n, n) }
 	list := line(11) + line(12) + line(13)
 	if err := errors.Join(os.Mkdir(filepath.Join(proc, "7"), 0o700), os.WriteFile(filepath.Join(proc, "7/mountinfo"), []byte(list), 0o600)); err != nil {
 		t.Fatal(err)
