@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -200,6 +201,27 @@ func TestDiscoveredInterfacesAreShared(t *testing.T) {
 				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// What is known of interfaces beyond the limit is their names.
+func TestManyDiscoveredInterfacesTakeNoSpace(t *testing.T) {
+	names := make([]string, 8000)
+	for i := range names {
+		names[i] = fmt.Sprint("eth", i)
+	}
+	n := Node{Interfaces: map[string]Interface{}}
+	for pod := range 10 {
+		name := fmt.Sprint("pod", pod)
+		n.Containers = append(n.Containers, Container{Namespace: "a", Pod: name, PodUID: name, Sandbox: name, NetNS: "/run/netns/" + name, Interfaces: names})
+	}
+	discovering := tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: discover(nil, nil), Containers: &v1alpha1.ContainerSelector{}, Direction: "ingress"}, false)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	points, err := discovering.AttachPoints(n)
+	runtime.ReadMemStats(&after)
+	if allocated, most := after.TotalAlloc-before.TotalAlloc, uint64(16<<20); allocated > most || len(points) != mostDiscovered || err == nil {
+		t.Errorf("%d bytes are allocated for %d attach points: %v", allocated, len(points), err)
 	}
 }
 
