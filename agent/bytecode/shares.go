@@ -16,9 +16,14 @@ type Use struct {
 	Namespace string
 }
 
-// perNamespace is the part of the store, 1/perNamespace of its size and of its number of images, that a namespace can have for
-// itself. What other namespaces or cluster-scoped objects use too isn't counted.
-const perNamespace = 2
+// The parts of the store. 1/forCluster of its size is for images that cluster-scoped objects use. Of what these and other
+// namespaces don't use of the rest, a namespace can have 1/perNamespace, and the same part of the number of images. So each
+// namespace leaves most of it to the next ones, no matter how many come before. Images that cluster-scoped objects use aren't
+// counted. Those of several namespaces count for each of them: otherwise, two could agree on what isn't counted.
+const (
+	forCluster   = 4
+	perNamespace = 3
+)
 
 // claim is a request for room.
 type claim struct {
@@ -28,18 +33,22 @@ type claim struct {
 	size      int64  // in bytes
 }
 
-// tenancy is what a namespace has in the store for itself.
+// tenancy is what a namespace has in the store.
 type tenancy struct {
 	claim
 
+	replaces    bool            // the store has the image
 	of          map[string]bool // the paths of images without suffixes
 	limit       int64           // bytes
 	inUse, size int64           // bytes
 	images      int
 }
 
-// tenancy returns what a claim's namespace has for itself, or nil if the claim has no limit: it is for a cluster-scoped object,
-// the image is also used by others, or it isn't known what is used. The caller holds mu.
+// users are those that use an image.
+type users struct{ own, others, cluster bool }
+
+// tenancy returns what a claim's namespace has, or nil if the claim has no limit: the image is for a cluster-scoped object, or one
+// uses it too, or it isn't known what is used. The caller holds mu.
 func (s *Store) tenancy(c claim, all []stored) *tenancy {
 	if c.namespace == "" || s.Uses == nil || s.unknown() != nil {
 		return nil
@@ -47,34 +56,47 @@ func (s *Store) tenancy(c claim, all []stored) *tenancy {
 	maps.DeleteFunc(s.storedFor, func(base, _ string) bool {
 		return !slices.ContainsFunc(all, func(o stored) bool { return o.path == base })
 	})
-	t := &tenancy{claim: c, of: map[string]bool{}, limit: s.Limit / perNamespace}
-	used, others := map[string]bool{}, map[string]bool{}
+	by := map[string]users{}
 	for _, use := range s.Uses() {
-		own := use.Namespace == c.namespace
-		if !own && use.Reference == c.image.Reference {
+		if use.Namespace == "" && use.Reference == c.image.Reference {
 			return nil
 		}
 		if base, err := s.base(s.resolvedUse(use.Image)); err == nil {
-			used[base] = true
-			others[base] = others[base] || !own
+			of := by[base]
+			of.cluster = of.cluster || use.Namespace == ""
+			of.own = of.own || use.Namespace == c.namespace
+			of.others = of.others || use.Namespace != "" && use.Namespace != c.namespace
+			by[base] = of
 		}
 	}
-	if others[c.base] {
+	if by[c.base].cluster {
 		return nil
 	}
+	t := &tenancy{claim: c, of: map[string]bool{}}
+	var cluster, others int64
 	for _, o := range all {
-		own := used[o.path] && !others[o.path] || !used[o.path] && s.storedFor[o.path] == c.namespace
-		if !own || o.path == c.base {
-			continue
-		}
-		t.of[o.path] = true
-		t.size += o.size
-		t.images++
-		if used[o.path] {
+		switch of := by[o.path]; {
+		case o.path == c.base:
+			t.replaces = true
+		case of.cluster:
+			cluster += o.size
+		case of.own:
 			t.inUse += o.size
+			t.has(o)
+		case of.others:
+			others += o.size
+		case s.storedFor[o.path] == c.namespace:
+			t.has(o)
 		}
 	}
+	t.limit = max(0, s.Limit-max(s.Limit/forCluster, cluster)-others) / perNamespace
 	return t
+}
+
+func (t *tenancy) has(o stored) {
+	t.of[o.path] = true
+	t.size += o.size
+	t.images++
 }
 
 // remember records for which namespace an image is stored. Those of cluster-scoped objects aren't kept: they would never be
@@ -98,14 +120,14 @@ func (s *Store) resolvedUse(image Image) Image {
 	return image
 }
 
-// refuse returns an error if there is no room even without what the namespace has and doesn't use. It can have a single image of
-// any size.
+// refuse returns an error if there is no room even without what the namespace has and doesn't use. An image that the store has
+// can be replaced, as after a change of the node's kernel, even if others use more by then.
 func (t *tenancy) refuse() error {
-	if t == nil || t.inUse == 0 || t.inUse+t.claim.size <= t.limit {
+	if t == nil || t.replaces || t.inUse+t.claim.size <= t.limit {
 		return nil
 	}
-	return fmt.Errorf("the objects of the namespace use %d MiB in the node's store of bytecode that no others use, and may use %d: use fewer or smaller images, "+
-		"or increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", t.inUse>>20, t.limit>>20)
+	return fmt.Errorf("the objects of the namespace use %d MiB in the node's store of bytecode, and would use %d with this image, of at most %d: "+
+		"use fewer or smaller images, or increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", t.inUse>>20, (t.inUse+t.claim.size)>>20, t.limit>>20)
 }
 
 // crowds reports whether the namespace has to give up an image that it doesn't use.

@@ -4,12 +4,15 @@
 package bytecode
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// A namespace can have half of the store for itself: in use, or stored by its objects.
+// Namespaces have shares of the store: of what is in use, or stored by their objects.
 func TestSharesOfNamespaces(t *testing.T) {
 	use := func(namespace string, names ...string) (uses []Use) {
 		for _, name := range names {
@@ -17,25 +20,29 @@ func TestSharesOfNamespaces(t *testing.T) {
 		}
 		return uses
 	}
-	const full = "the objects of the namespace use 0 MiB in the node's store of bytecode that no others use, and may use 0: use fewer or smaller images, " +
-		"or increase bpfman.bytecode.store.size in the ConfigMap bpfman-config"
+	const full = "the objects of the namespace use 0 MiB in the node's store of bytecode, and would use 0 with this image, of at most 0: " +
+		"use fewer or smaller images, or increase bpfman.bytecode.store.size in the ConfigMap bpfman-config"
+	// The objects have 10 bytes each.
 	for name, c := range map[string]struct {
-		limit     int64
-		uses      []Use
-		namespace string
-		want      string
-		err       string
+		limit           int64
+		uses            []Use
+		namespace, asks string
+		want            string
+		err             string
 	}{
-		"of nobody":                    {60, nil, "tenant", "a b c d new", ""},
-		"a share is in use":            {60, use("tenant", "a", "b", "c"), "tenant", "a b c d", full},
-		"a single large one":           {18, nil, "tenant", "new", ""},
-		"for another namespace":        {60, use("tenant", "a", "b", "c"), "other", "a b c d new", ""},
-		"for a cluster-scoped object":  {60, use("tenant", "a", "b", "c"), "", "a b c d new", ""},
-		"others use them too":          {60, append(use("tenant", "a", "b", "c"), use("other", "c")...), "tenant", "a b c d new", ""},
-		"others use the new one":       {60, append(use("tenant", "a", "b", "c"), Use{Image{Reference: "quay.io/new"}, "other"}), "tenant", "a b c d new", ""},
-		"in use by a cluster's object": {60, append(use("tenant", "a", "b"), use("", "c")...), "tenant", "a b c d new", ""},
-		"others' are removed":          {60, use("tenant", "c", "d"), "tenant", "a b c d new", ""},
-		"others' are removed, if full": {40, use("tenant", "d"), "tenant", "b c d new", ""},
+		"of nobody":                       {80, nil, "tenant", "new", "a b c d new", ""},
+		"a share is in use":               {80, use("tenant", "a", "b"), "tenant", "new", "a b c d", full},
+		"a single large one":              {30, nil, "tenant", "new", "a b c d", full},
+		"for another namespace":           {80, use("tenant", "a", "b"), "other", "new", "a b c d new", ""},
+		"for a third namespace":           {80, append(use("tenant", "a", "b"), use("other", "c")...), "third", "new", "a b c d new", ""},
+		"for a cluster-scoped object":     {50, use("tenant", "a", "b", "c", "d"), "", "new", "a b c d new", ""},
+		"a partner uses them too":         {80, append(use("tenant", "a", "b"), use("partner", "a", "b")...), "tenant", "new", "a b c d", full},
+		"a partner uses the new one":      {80, append(use("tenant", "a", "b"), Use{Image{Reference: "quay.io/new"}, "partner"}), "tenant", "new", "a b c d", full},
+		"a cluster's object uses the new": {80, append(use("tenant", "a", "b"), Use{Image{Reference: "quay.io/new"}, ""}), "tenant", "new", "a b c d new", ""},
+		"a cluster's object uses them":    {80, append(use("tenant", "a", "b"), use("", "a", "b")...), "tenant", "new", "a b c d new", ""},
+		"cluster's objects use most":      {80, use("", "a", "b", "c", "d"), "tenant", "new", "a b c d new", ""},
+		"one that it has":                 {80, use("tenant", "a", "b", "c", "d"), "tenant", "a", "a b c d", ""},
+		"others' are removed":             {48, nil, "tenant", "new", "b c d new", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := stocked(t, 1000, "a", "b", "c", "d")
@@ -47,7 +54,7 @@ func TestSharesOfNamespaces(t *testing.T) {
 				}
 				return images
 			}
-			err := putFor(t, s, c.namespace, "new")
+			err := putFor(t, s, c.namespace, c.asks)
 			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.HasSuffix(err.Error(), c.err)) {
 				t.Errorf("%v, want %s", err, c.err)
 			}
@@ -58,9 +65,41 @@ func TestSharesOfNamespaces(t *testing.T) {
 	}
 }
 
+// However many namespaces store as much as they can, the next one can store something, and cluster-scoped objects have their part.
+func TestGreedyNamespacesLeaveRoom(t *testing.T) {
+	s := &Store{Dir: t.TempDir(), Limit: 800}
+	var uses []Use
+	s.Uses = func() []Use { return uses }
+	s.Used = func() (images []Image) {
+		for _, use := range uses {
+			images = append(images, use.Image)
+		}
+		return images
+	}
+	greedy := func(namespace string) (n int) {
+		for ; ; n++ {
+			name := fmt.Sprintf("%s/%d", cmp.Or(namespace, "cluster"), n)
+			uses = append(uses, Use{named("quay.io/" + name), namespace})
+			if putFor(t, s, namespace, name) != nil {
+				return n
+			}
+		}
+	}
+	var got []int
+	for n := range 6 {
+		got = append(got, greedy(fmt.Sprint("n", n)))
+	}
+	if want := []int{20, 13, 9, 6, 4, 2}; !slices.Equal(got, want) {
+		t.Errorf("the namespaces stored %d, want %d", got, want)
+	}
+	if n := greedy(""); n < 20 {
+		t.Errorf("cluster-scoped objects stored %d images, instead of a quarter of the store", n)
+	}
+}
+
 // A tenant whose objects use one image after the other removes its own, and not all that others have used.
 func TestATenantGoesThroughImages(t *testing.T) {
-	s := stocked(t, 60, "a", "b", "c")
+	s := stocked(t, 80, "a", "b", "c")
 	var uses []Use
 	s.Uses = func() []Use { return uses }
 	s.Used = func() (images []Image) {
@@ -76,7 +115,7 @@ func TestATenantGoesThroughImages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := has(s, "a", "b", "c", "txxxxxxxx", "txxxxxxxxx"); got != "a b c txxxxxxxx txxxxxxxxx" || s.Size() > 60 {
+	if got := has(s, "a", "b", "c", "txxxxxxxx", "txxxxxxxxx"); got != "a b c txxxxxxxx txxxxxxxxx" || s.Size() > 80 {
 		t.Errorf("it has %s, and %d bytes", got, s.Size())
 	}
 	// Whose an image was isn't known after a restart of the agent, so it counts as everybody's.

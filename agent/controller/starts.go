@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,8 @@ type starts struct {
 	passed map[program.Key]bool
 	// late contains the pods and containers that have started without an owner's programs, with what is said about it.
 	late map[program.Key]map[lateStart]lateText
+	// patience is how long starts wait for the objects of a namespace.
+	patience patience
 }
 
 // start waits for a pass of one owner.
@@ -91,11 +94,18 @@ func (s *starts) wait(key program.Key, of program.Container) *start {
 	return waiting
 }
 
-// tooLong records that a start has waited too long for an owner's pass.
-func (s *starts) tooLong(key program.Key) {
+// tooLong records that a start has waited too long for an owner's pass, and returns the answer with this error. If the pass has
+// answered in the meantime, it returns that answer: nothing else would end what it recorded.
+func (s *starts) tooLong(key program.Key, waiting *start, err error) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.overdue[key] = true
+	select {
+	case got := <-waiting.answer:
+		return got
+	default:
+		s.overdue[key] = true
+		return answer{err: err}
+	}
 }
 
 // pass answers the starts that wait for it.
@@ -255,6 +265,8 @@ func (c *Controller) starting(ctx context.Context, of program.Container) error {
 	if len(owners) == 0 {
 		return nil
 	}
+	// Cluster-scoped ones come first: the wait for them isn't the namespace's.
+	slices.SortStableFunc(owners, func(a, b program.Owner) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	one := []program.Container{of}
 	c.PodInterfaces(one)
 	if ctx.Err() == nil { // otherwise, the runtime may have abandoned the start, and doesn't report its end
@@ -317,12 +329,17 @@ func (c *Controller) await(ctx context.Context, owner program.Owner, waiting *st
 	if waiting == nil {
 		got.err = errStartOverdue
 	} else {
+		ctx, end := c.starts.patience.limit(ctx, owner.Namespace)
 		select {
 		case got = <-waiting.answer:
 		case <-ctx.Done():
-			c.starts.tooLong(owner.Key)
-			got.err = errStartTooLong
+			late := errStartTooLong
+			if errors.Is(context.Cause(ctx), errStartImpatient) {
+				late = errStartImpatient
+			}
+			got = c.starts.tooLong(owner.Key, waiting, late)
 		}
+		end()
 	}
 	if got.err == nil {
 		return got.late

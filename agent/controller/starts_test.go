@@ -18,6 +18,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
@@ -123,6 +124,52 @@ func TestStartsDoNotWaitForAHangingDaemon(t *testing.T) {
 	}
 }
 
+// Starts wait for the slow objects of a namespace for a limited time in total, so that a tenant hardly delays the starts of
+// others. They always wait for cluster-scoped objects.
+func TestStartsWaitForATenantForALimitedTime(t *testing.T) {
+	const pods, slow, between = 20, 2 * time.Second, time.Second
+	for resource, test := range map[string]struct {
+		object string
+		limit  time.Duration
+	}{
+		"tcxprograms":   {preceding("one", ""), pods * startLimit},
+		"tcxnsprograms": {strings.Replace(preceding("one", ""), `"name":"one"`, `"name":"one","namespace":"default"`, 1), patienceAtOnce + 2*time.Second},
+	} {
+		t.Run(resource, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, stop := startController(t, &apiServer{lists: map[string]string{resource: test.object}}, func(o *Options) { o.WatchStarts = func(context.Context, program.Starts) {} })
+				defer stop()
+				within(t, time.Minute, "loaded", func() bool { return len(h.daemon.Programs()) == 1 })
+				<-time.After(time.Minute)
+				h.daemon.SetFault(func(call string, _ proto.Message, done bool) error {
+					if call == "Attach" && !done {
+						<-time.After(slow)
+					}
+					return nil
+				})
+				var waited time.Duration
+				for n := range pods {
+					began := time.Now()
+					if err := h.starting(t.Context(), sandbox(fmt.Sprint("web-", n))); err != nil {
+						t.Fatal(err)
+					}
+					waited += time.Since(began)
+					within(t, time.Minute, "attached", func() bool { return h.links() == n+1 })
+					<-time.After(between)
+				}
+				if waited > test.limit || waited < test.limit-2*time.Second {
+					t.Errorf("%d starts have waited %s, instead of about %s", pods, waited, test.limit)
+				}
+				<-time.After(time.Minute)
+				said, tenant := h.Reports()[0].GetStatus().Conditions[0].Message, resource == "tcxnsprograms"
+				if strings.Contains(said, errStartImpatient.Error()) != tenant {
+					t.Errorf("the report says %q", said)
+				}
+			})
+		})
+	}
+}
+
 // The agent connects to the container runtime when each pod that ran before has its programs: a pass that can't decide which
 // these are doesn't count. A node whose daemon doesn't respond connects, too.
 func TestConnectsWhenTheAgentHasCaughtUp(t *testing.T) {
@@ -210,6 +257,27 @@ func TestStartsDuringATrial(t *testing.T) {
 	})
 }
 
+// A pass that ends at the moment at which a start has waited too long counts: the next starts wait for the next pass.
+func TestPassThatEndsAsAStartGivesUp(t *testing.T) {
+	none := func(program.Key) []daemon.Program { return nil }
+	for name, end := range map[string]func(*pass){
+		"decided":   func(p *pass) { p.decided(plan.Plan{}, none, report.Outcome{}); p.undecided(nil) },
+		"undecided": func(p *pass) { p.undecided(errStartTooLong) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, key := newStarts(true), program.Key{Name: "one"}
+			waiting := s.wait(key, sandbox("web"))
+			end(s.take(key))
+			if got := s.tooLong(key, waiting, errStartTooLong); (got.err == nil) != (name == "decided") {
+				t.Errorf("the start gets %v", got.err)
+			}
+			if s.wait(key, sandbox("next")) == nil {
+				t.Error("the next start doesn't wait, although no pass is overdue")
+			}
+		})
+	}
+}
+
 // What is known of the starts of an object's pods ends with the object, and who has had a pass with the connection.
 func TestStartsAreForgotten(t *testing.T) {
 	s, key := newStarts(true), program.Key{Name: "one"}
@@ -226,7 +294,7 @@ func TestStartsAreForgotten(t *testing.T) {
 	}
 }
 
-// What is known of the start of a pod ends with the pod, also while a program's attach points are unknown.
+// What is known of the start of a pod ends with the pod, even while a program's attach points are unknown.
 func TestStartsOfEndedPodsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unknown := strings.Replace(preceding("one", ""), `"interfaces":["eth0"]`, `"primarynodeinterface":true`, 1)

@@ -22,7 +22,7 @@ const mostDiscovered = 1024
 type ExcessError struct{ Found int }
 
 func (e *ExcessError) Error() string {
-	return fmt.Sprintf("the discovery selects %d interfaces: attached to the first %d by name", e.Found, mostDiscovered)
+	return fmt.Sprintf("the discovery selects %d interfaces: attached to %d, the first ones by name in each network", e.Found, mostDiscovered)
 }
 
 // discovery selects interfaces by their names.

@@ -4,12 +4,16 @@
 package program
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -140,6 +144,117 @@ func TestDiscoveryIsBounded(t *testing.T) {
 	names := slices.Collect(maps.Keys(n.Interfaces))
 	if points, err := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces(names...)}, false).AttachPoints(n); err != nil || len(points) != len(names) {
 		t.Errorf("%d points, %v", len(points), err)
+	}
+}
+
+// A pod with many interfaces leaves the others their share, no matter which comes first.
+func TestDiscoveredInterfacesAreShared(t *testing.T) {
+	named := func(n int) []string {
+		var names []string
+		for i := range n {
+			names = append(names, fmt.Sprintf("eth%04d", i))
+		}
+		return names
+	}
+	discovering := tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: discover(nil, nil), Containers: &v1alpha1.ContainerSelector{}, Direction: "ingress"}, false)
+	for name, test := range map[string]struct{ there, want map[string]int }{
+		"what others leave is taken": {
+			map[string]int{"a": 2000, "b": 3, "c": 0, "d": 2}, map[string]int{"a": mostDiscovered - 5, "b": 3, "d": 2},
+		},
+		"two share what is left": {
+			map[string]int{"a": 2000, "b": 100, "c": 1500}, map[string]int{"a": 462, "b": 100, "c": 462},
+		},
+		"the node is one of them": {
+			map[string]int{"host": 2000, "b": 3, "c": 9}, map[string]int{"host": mostDiscovered - 12, "b": 3, "c": 9},
+		},
+		"the last one has its share": {
+			map[string]int{"a": 1, "b": 2, "z": 5000}, map[string]int{"a": 1, "b": 2, "z": mostDiscovered - 3},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := Node{Interfaces: map[string]Interface{}}
+			found := 0
+			for pod, count := range test.there {
+				c := Container{Namespace: "a", Pod: pod, PodUID: pod, Sandbox: pod, NetNS: "/run/netns/" + pod, Interfaces: named(count)}
+				if pod == "host" {
+					c.HostNetwork = true
+					for i, name := range c.Interfaces {
+						n.Interfaces[name] = Interface{Index: i + 1}
+					}
+				}
+				n.Containers = append(n.Containers, c)
+				found += count
+			}
+			points, err := discovering.AttachPoints(n)
+			if excess := (*ExcessError)(nil); !errors.As(err, &excess) || excess.Found != found {
+				t.Errorf("%v, instead of %d interfaces", err, found)
+			}
+			got := map[string]int{}
+			for _, point := range points {
+				of := cmp.Or(point.In, "host")
+				if name, _, _ := strings.Cut(point.Name, " "); name != fmt.Sprintf("eth%04d", got[of]) {
+					t.Errorf("%s has %s at place %d", of, name, got[of])
+				}
+				got[of]++
+			}
+			if !maps.Equal(got, test.want) {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// What is known of interfaces beyond the limit is their names.
+func TestManyDiscoveredInterfacesTakeNoSpace(t *testing.T) {
+	names := make([]string, 8000)
+	for i := range names {
+		names[i] = fmt.Sprint("eth", i)
+	}
+	n := Node{Interfaces: map[string]Interface{}}
+	for pod := range 10 {
+		name := fmt.Sprint("pod", pod)
+		n.Containers = append(n.Containers, Container{Namespace: "a", Pod: name, PodUID: name, Sandbox: name, NetNS: "/run/netns/" + name, Interfaces: names})
+	}
+	discovering := tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: discover(nil, nil), Containers: &v1alpha1.ContainerSelector{}, Direction: "ingress"}, false)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	points, err := discovering.AttachPoints(n)
+	runtime.ReadMemStats(&after)
+	if allocated, most := after.TotalAlloc-before.TotalAlloc, uint64(16<<20); allocated > most || len(points) != mostDiscovered || err == nil {
+		t.Errorf("%d bytes are allocated for %d attach points: %v", allocated, len(points), err)
+	}
+}
+
+// Root in a pod can name interfaces with almost any bytes. Each is an attach point with a name of its own, in UTF-8, and what the
+// daemon's API doesn't take isn't attached.
+func TestDiscoveredInterfacesWithOddNames(t *testing.T) {
+	names := map[string]bool{ // whether it is attached
+		"eth0": true, "\xff": false, "\xfe": false, `\xff`: true, `"\xff"`: true, "\x1b[31m": true, "\u202e": true, "a\ufffd": true, "été": true,
+	}
+	n := Node{Interfaces: map[string]Interface{}, Containers: []Container{
+		{Namespace: "a", Pod: "b", PodUID: "c", Sandbox: "d", NetNS: "/run/netns/e", Interfaces: slices.Collect(maps.Keys(names))},
+	}}
+	discovering := &v1alpha1.TcxProgramInfo{InterfaceSelector: discover(nil, nil), Containers: &v1alpha1.ContainerSelector{}, Direction: "ingress"}
+	points, err := tcxOf(discovering, false).AttachPoints(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, point := range points {
+		name := point.Info.GetTcxAttachInfo().GetIface()
+		if other, is := seen[point.Name]; is {
+			t.Errorf("%q and %q are both %s", name, other, point.Name)
+		}
+		seen[point.Name] = name
+		if !utf8.ValidString(point.Name) || strings.ContainsFunc(point.Name, func(r rune) bool { return !strconv.IsPrint(r) }) {
+			t.Errorf("%q", point.Name)
+		}
+		if (point.Lack == nil) != names[name] {
+			t.Errorf("%q: %v", name, point.Lack)
+		}
+	}
+	if len(points) != len(names) {
+		t.Errorf("%d attach points of %d interfaces", len(points), len(names))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"cmp"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/userobject"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -41,7 +42,7 @@ func (f fentry) Incomplete() string {
 	return cmp.Or(f.function.Incomplete(), whereEmpty("func_name", f.symbol))
 }
 
-func (f fentry) ID() string { return f.member + "-" + sanitize(f.symbol) + "-" + f.name }
+func (f fentry) ID() string { return userobject.MemberID(f.member, f.symbol, f.name) }
 
 func (f fentry) LoadInfo() *gobpfman.LoadInfo {
 	return &gobpfman.LoadInfo{Name: f.name, ProgramType: f.kind, Info: f.load}

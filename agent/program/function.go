@@ -5,7 +5,6 @@ package program
 
 import (
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -92,9 +91,4 @@ func numbers[T ~string](of map[T]int32, words []T) []int32 {
 		}
 	}
 	return out
-}
-
-// sanitize converts a symbol to upstream's format in an appProgramId.
-func sanitize(s string) string {
-	return strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(strings.TrimPrefix(s, "/")))
 }

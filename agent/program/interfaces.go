@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/printable"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -85,23 +86,26 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 	if err != nil {
 		return nil, err
 	}
+	host := network{names: selected.of(slices.Collect(maps.Keys(n.Interfaces)))}
 	if o.containers == nil {
-		return selected.bounded(selected.onHost(n, what, info), nil)
+		networks, err := selected.bounded([]network{host})
+		return selected.points(n, networks, what, info), err
 	}
 	containers, err := o.containers.onePerNetwork(n)
 	untold := []error{err}
 	unseen := false
 	var points []AttachPoint
-	for _, c := range containers {
+	var networks []network
+	for i, c := range containers {
 		switch {
 		case c.HostNetwork && o.containers.tenant:
 			refused := newAttachPoint("interfaces in pod "+c.pod(), nil, "")
 			refused.Lack = errors.New("the pod uses the network of the node (hostNetwork), where namespaced programs aren't attached")
 			points = append(points, refused)
 		case c.HostNetwork:
-			points = append(points, selected.onHost(n, what, info)...)
+			networks = append(networks, host)
 		default:
-			points = append(points, selected.inPod(c, what, info)...)
+			networks = append(networks, network{&containers[i], selected.of(c.Interfaces)})
 			if selected.discovered == nil {
 				continue
 			}
@@ -112,24 +116,53 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 			}
 		}
 	}
+	networks, excess := selected.bounded(networks)
+	points = append(points, selected.points(n, networks, what, info)...)
 	if refusal := o.refusal(n); refusal != nil {
 		for i := range points {
 			points[i].Lack, points[i].Withdrawn = refusal, true
 		}
 	}
-	if err = errors.Join(untold...); err == nil && unseen {
-		err = ErrUnseen
+	switch err = errors.Join(untold...); {
+	case err != nil:
+		return points, err
+	case unseen:
+		return points, ErrUnseen
 	}
-	return selected.bounded(points, err)
+	return points, excess
 }
 
+// network is a network namespace with the names of the interfaces that are selected there.
+type network struct {
+	pod   *Container // nil for the node's
+	names []string
+}
+
+// points returns the attach points in networks.
+func (s selection) points(n Node, networks []network, what string, info func(iface string, netns *string) *gobpfman.AttachInfo) []AttachPoint {
+	var points []AttachPoint
+	for _, in := range networks {
+		if in.pod == nil {
+			points = append(points, onHost(n, in.names, what, info)...)
+		} else {
+			points = append(points, inPod(*in.pod, in.names, what, info)...)
+		}
+	}
+	for i := range points {
+		points[i].Discovered = s.discovered != nil
+	}
+	return points
+}
+
+// The kernel accepts almost any bytes in the name of an interface, which root in a pod can choose. Reports have texts in UTF-8,
+// and no two links of one name. The inspector has the same names.
+
 // onHost returns the attach points on the host's interfaces.
-func (s selection) onHost(n Node, what string, info func(iface string, netns *string) *gobpfman.AttachInfo) []AttachPoint {
-	names := s.of(slices.Collect(maps.Keys(n.Interfaces)))
+func onHost(n Node, names []string, what string, info func(iface string, netns *string) *gobpfman.AttachInfo) []AttachPoint {
 	points := make([]AttachPoint, 0, len(names))
 	for _, name := range names {
 		i, there := n.Interfaces[name]
-		point := newAttachPoint(name+what, info(name, nil), strconv.Itoa(i.Index))
+		point := newAttachPoint(printable.Text(name)+what, info(name, nil), strconv.Itoa(i.Index))
 		if !there && n.Interfaces != nil {
 			point.Lack = n.lacks(name)
 		}
@@ -149,14 +182,13 @@ func (n Node) lacks(name string) error {
 }
 
 // inPod returns the attach points in a pod's network namespace.
-func (s selection) inPod(c Container, what string, info func(iface string, netns *string) *gobpfman.AttachInfo) []AttachPoint {
+func inPod(c Container, names []string, what string, info func(iface string, netns *string) *gobpfman.AttachInfo) []AttachPoint {
 	netns := c.netns()
-	names := s.of(c.Interfaces)
 	points := make([]AttachPoint, 0, len(names))
 	for _, name := range names {
 		// The digest doesn't include the path, because the network namespace doesn't
 		// change during the sandbox's life.
-		point := newAttachPoint(name+what+" in pod "+c.pod(), info(name, nil), c.Sandbox)
+		point := newAttachPoint(printable.Text(name)+what+" in pod "+c.pod(), info(name, nil), c.Sandbox)
 		point.Info, point.Process, point.In = info(name, &netns), c.Holder(), c.Sandbox
 		if c.NetNS == "" {
 			point.Lack = &AbsentError{"the container runtime doesn't report the pod's network namespace"}
@@ -166,21 +198,29 @@ func (s selection) inPod(c Container, what string, info func(iface string, netns
 	return points
 }
 
-// bounded limits the number of discovered interfaces. Named interfaces have no
-// limit.
-func (s selection) bounded(points []AttachPoint, err error) ([]AttachPoint, error) {
-	if s.discovered == nil {
-		return points, err
+// bounded limits the number of discovered interfaces, of which each network has its share: networks take turns, so that a pod
+// with many interfaces doesn't keep the program from the others. What a network has up to its share doesn't depend on the
+// others' interfaces. Named interfaces have no limit.
+func (s selection) bounded(networks []network) ([]network, error) {
+	found := 0
+	for _, in := range networks {
+		found += len(in.names)
 	}
-	for i := range points {
-		points[i].Discovered = true
+	if s.discovered == nil || found <= mostDiscovered {
+		return networks, nil
 	}
-	found := len(points)
-	if found > mostDiscovered {
-		points = points[:mostDiscovered]
-		if err == nil {
-			err = &ExcessError{Found: found}
+	shares := make([]int, len(networks))
+	for left := mostDiscovered; left > 0; {
+		for i, in := range networks {
+			if left > 0 && shares[i] < len(in.names) {
+				shares[i]++
+				left--
+			}
 		}
 	}
-	return points, err
+	bounded := slices.Clone(networks)
+	for i, share := range shares {
+		bounded[i].names = bounded[i].names[:share]
+	}
+	return bounded, &ExcessError{Found: found}
 }

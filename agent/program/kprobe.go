@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/userobject"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -36,7 +37,7 @@ func (k kprobe) Incomplete() string {
 	return cmp.Or(k.function.Incomplete(), k.unlessLoadedOnly("func_name", k.symbol))
 }
 
-func (k kprobe) ID() string { return k.member + "-" + sanitize(k.symbol) + "-" + k.name }
+func (k kprobe) ID() string { return userobject.MemberID(k.member, k.symbol, k.name) }
 
 func (k kprobe) AttachPoints(Node) ([]AttachPoint, error) {
 	return []AttachPoint{newAttachPoint(k.symbol+plus(k.offset), &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_KprobeAttachInfo{

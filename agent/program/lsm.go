@@ -7,6 +7,7 @@ import (
 	"cmp"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/userobject"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -25,7 +26,7 @@ func (l lsm) Incomplete() string {
 	return cmp.Or(l.function.Incomplete(), whereEmpty("hook_name", l.hook))
 }
 
-func (l lsm) ID() string { return "lsm-" + sanitize(l.hook) + "-" + l.name }
+func (l lsm) ID() string { return userobject.MemberID("lsm", l.hook, l.name) }
 
 func (l lsm) LoadInfo() *gobpfman.LoadInfo {
 	return &gobpfman.LoadInfo{Name: l.name, ProgramType: l.kind, Info: &gobpfman.ProgSpecificInfo{

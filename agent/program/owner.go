@@ -6,7 +6,6 @@ package program
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -64,7 +63,7 @@ func OwnerOf(kind string, o v1alpha1.UserObject) Owner {
 		RestartedAt:       o.GetAnnotations()[v1alpha1.AnnotationRestartedAt],
 	}
 	application := strings.HasSuffix(kind, "Application")
-	seen := map[string]int{}
+	ids := userobject.MemberIDs{}
 	for i, p := range userobject.Programs(o) {
 		k := specOf(p, i)
 		programType := strings.ToLower(string(p.Type))
@@ -73,10 +72,7 @@ func OwnerOf(kind string, o v1alpha1.UserObject) Owner {
 			m.Spec = unattached{k}
 		}
 		if application {
-			m.Type, m.ID = "application", k.ID()
-			if seen[m.ID]++; seen[m.ID] > 1 {
-				m.ID += "-" + strconv.Itoa(seen[m.ID])
-			}
+			m.Type, m.ID = "application", ids.Unique(k.ID())
 		}
 		owner.Members = append(owner.Members, m)
 	}

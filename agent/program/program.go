@@ -179,7 +179,7 @@ func (p AttachPoint) OnNode() bool {
 // and containers by their ID. If it changes, the object that the link was
 // attached to no longer exists. If the name of the hook has a problem, nothing is attached there.
 func newAttachPoint(name string, info *gobpfman.AttachInfo, instance string) AttachPoint {
-	// Marshal only fails for invalid UTF-8, which the API server rejects.
+	// Marshal only fails for invalid UTF-8, which the API server rejects, and which is a problem in names of interfaces.
 	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(info)
 	sum := sha256.Sum256(append(b, "\x00"+instance...))
 	point := AttachPoint{Name: name, Info: info, Digest: hex.EncodeToString(sum[:8])}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/userobject"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -53,7 +54,7 @@ func (u uprobe) Incomplete() string {
 	return cmp.Or(u.function.Incomplete(), u.unlessLoadedOnly("target", u.target))
 }
 
-func (u uprobe) ID() string { return u.member + "-" + sanitize(u.symbol) + "-" + u.name }
+func (u uprobe) ID() string { return userobject.MemberID(u.member, u.symbol, u.name) }
 
 func (u uprobe) Needs() Needs { return Needs{Containers: u.containers != nil} }
 

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -71,12 +72,18 @@ func isJSON(r *bufio.Reader) bool {
 	}
 }
 
+// jsonDocuments refuses duplicate keys, as yamlDocuments does.
 func jsonDocuments(r io.Reader) func() (json.RawMessage, error) {
-	decoder := json.NewDecoder(r)
+	decoder := jsontext.NewDecoder(r)
 	return func() (json.RawMessage, error) {
-		var document json.RawMessage
-		err := decoder.Decode(&document)
-		return document, err
+		document, err := decoder.ReadValue()
+		switch wrong, ok := errors.AsType[*jsontext.SyntacticError](err); {
+		case errors.Is(err, jsontext.ErrDuplicateName) && ok:
+			return nil, fmt.Errorf("the key %s is there twice", wrong.JSONPointer)
+		case ok:
+			return nil, fmt.Errorf("%w at byte %d", wrong.Err, wrong.ByteOffset)
+		}
+		return json.RawMessage(document.Clone()), err
 	}
 }
 

@@ -70,7 +70,7 @@ var partial = slices.Concat(
 		"this node doesn't try generation %d again until the object or its annotation bpfman.io/restartedAt changes", " (the previously loaded program %d keeps running)",
 		"type %s, %d-byte keys, and %d-byte values", "; its primary interface is %s", "; only the first %d are checked", "and %d other reasons",
 		"%s; it accepts requests again at %s", "revision %d runs again", "%d of %d nodes with revision %d aren't healthy (%s)", "revision %d, step %d of %d on %d of %d nodes", "Attached on %d of %s",
-		"the name of an interface has 1 to 15 bytes, without whitespace, slashes, and colons", "a tracepoint has the form category/event",
+		"the name of an interface has 1 to 15 bytes of UTF-8, without whitespace, slashes, and colons", "a tracepoint has the form category/event",
 		"the name of a kernel function has 1 to 511 bytes, without whitespace and control characters",
 		"a target is the name of a library, or an absolute path, with 1 to 4095 bytes and without control characters", "it hasn't been read",
 		"it isn't a public key in PEM format", "it has a PEM block of type %q instead of PUBLIC KEY", "read public key: %w",

@@ -106,12 +106,13 @@ func status(fd int) (is file, mode uint16, err error) {
 // joins errors, and continues after them.
 func (p *Pins) Scan(namespaces []process.Namespace) error {
 	walk := walk{
-		pins: p, known: map[file]kernel.Described{}, leftOfPods: maxFiles, seen: map[string]bool{}, hidden: map[string]*hiddenError{},
+		pins: p, known: map[file]kernel.Described{}, leftOfPods: maxFiles, leftOfLists: maxLists, leftOfMounts: maxMounts,
+		seen: map[string]bool{}, hidden: map[string]*hiddenError{},
 	}
 	p.All, p.directories = nil, nil
 	var failures []error
 	for i, namespace := range namespaces {
-		mounts, err := process.Mounts(p.proc, namespace.PID, "bpf")
+		mounts, err := walk.list(namespace, i > 0)
 		if err != nil {
 			if !ended(err) {
 				failures = append(failures, err)
@@ -121,10 +122,16 @@ func (p *Pins) Scan(namespaces []process.Namespace) error {
 		// Read a whole file system before a part of it.
 		slices.SortStableFunc(mounts, func(a, b *mountinfo.Info) int { return len(a.Root) - len(b.Root) })
 		for _, mount := range mounts {
+			if i > 0 && !walk.admits(mount) {
+				continue
+			}
 			if err := walk.unlessSeen(namespace, mount, i > 0 || kubelet.PodOf(mount.Mountpoint) != ""); err != nil && !ended(err) {
 				failures = append(failures, err)
 			}
 		}
+	}
+	if walk.crowded {
+		failures = append(failures, fmt.Errorf("some BPF file systems of containers aren't read: only %d in the mounts of each, and %d of all", maxMountsOfOne, maxMounts))
 	}
 	failures = append(failures, walk.unread()...)
 	p.known = walk.known
@@ -158,6 +165,34 @@ func (w *walk) unread() []error {
 	return failures
 }
 
+// list returns the mounts of BPF file systems in a mount namespace. Those of containers have a limit.
+func (w *walk) list(namespace process.Namespace, ofContainer bool) ([]*mountinfo.Info, error) {
+	if !ofContainer {
+		return process.Mounts(w.pins.proc, namespace.PID, "bpf")
+	}
+	mounts, size, err := process.MountsWithin(w.pins.proc, namespace.PID, max(minList, min(maxList, w.leftOfLists)), "bpf")
+	w.leftOfLists -= size
+	w.leftOfOne = maxMountsOfOne
+	if errors.Is(err, process.ErrManyMounts) {
+		w.crowded, err = true, nil
+	}
+	return mounts, err
+}
+
+// admits reports whether a container's mount is to be read.
+func (w *walk) admits(mount *mountinfo.Info) bool {
+	if w.wasSeen(mount) {
+		return false
+	}
+	if w.leftOfOne == 0 || w.leftOfMounts == 0 {
+		w.crowded = true
+		return false
+	}
+	w.leftOfOne--
+	w.leftOfMounts--
+	return true
+}
+
 // ended reports whether an error means that the process has ended, or that its mount was
 // removed.
 func ended(err error) bool {
@@ -176,6 +211,11 @@ type walk struct {
 	// left is how many more files can be read in the current file system, and leftOfPods in
 	// those of all pods.
 	left, leftOfPods int
+	// leftOfLists is how many more bytes of the mounts of containers can be read, and leftOfMounts and leftOfOne how many more
+	// of their BPF file systems, in all and in the current mount namespace. With crowded, some weren't.
+	leftOfLists             int64
+	leftOfMounts, leftOfOne int
+	crowded                 bool
 }
 
 // Limits, because a container could otherwise keep the inspector reading forever. Files are
@@ -190,6 +230,11 @@ const (
 	maxOfPod = 2048
 	// minOfPod is the number of files that are read in each of these in any case.
 	minOfPod = 64
+	// maxLists is the maximum size of the lists of the mounts of all containers together, in bytes, maxList that of a mount
+	// namespace, and minList what is read in any case. A process can create 100,000 mounts, also in a user namespace of its own.
+	maxLists, maxList, minList = 64 << 20, 4 << 20, 64 << 10
+	// maxMounts is the maximum number of BPF file systems that only containers see, and maxMountsOfOne that in one mount namespace.
+	maxMounts, maxMountsOfOne = 1024, 64
 )
 
 // limit returns the number of files to read in a file system.
@@ -202,17 +247,26 @@ func (w *walk) limit(ofPod bool) int {
 
 // unlessSeen reads a file system, unless it was read in another mount namespace.
 func (w *walk) unlessSeen(namespace process.Namespace, mount *mountinfo.Info, ofPod bool) error {
-	device := fmt.Sprintf("%d:%d", mount.Major, mount.Minor)
-	if w.seen[device+"/"] || w.seen[device+mount.Root] {
+	if w.wasSeen(mount) {
 		return nil
 	}
 	err := w.mount(namespace, mount, ofPod)
 	if covered := (*hiddenError)(nil); errors.As(err, &covered) {
-		w.hidden[device+mount.Root] = covered // another mount namespace can show it
+		w.hidden[partOf(mount, mount.Root)] = covered // another mount namespace can show it
 		return nil
 	}
-	w.seen[device+mount.Root] = err == nil
+	w.seen[partOf(mount, mount.Root)] = err == nil
 	return err
+}
+
+// wasSeen reports whether a file system, or the part of it that is mounted, was read.
+func (w *walk) wasSeen(mount *mountinfo.Info) bool {
+	return w.seen[partOf(mount, "/")] || w.seen[partOf(mount, mount.Root)]
+}
+
+// partOf identifies a part of a mounted file system.
+func partOf(mount *mountinfo.Info, root string) string {
+	return fmt.Sprintf("%d:%d%s", mount.Major, mount.Minor, root)
 }
 
 // mount reads a file system. A container can have created its files, so mount follows no
@@ -232,13 +286,15 @@ func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod b
 		return fmt.Errorf("process %d: open %s: %w", namespace.PID, mount.Mountpoint, err)
 	}
 	defer unix.Close(found)
-	kind, err := in.Type(found)
-	if err != nil {
-		return nil // its mount was removed
-	}
-	// Another BPF file system can be mounted over it, too.
-	if is, _, err := status(found); err != nil || kind != "bpf" || is.device != deviceOf(mount) {
-		return &hiddenError{mount.Mountpoint, kind}
+	if !containerfs.IsOn(found, mount.ID) {
+		kind, err := in.Type(found)
+		if err != nil {
+			return nil // its mount was removed
+		}
+		// Another BPF file system can be mounted over it, too.
+		if is, _, err := status(found); err != nil || kind != "bpf" || is.device != deviceOf(mount) {
+			return &hiddenError{mount.Mountpoint, kind}
+		}
 	}
 	dir, err := unix.Open("/proc/thread-self/fd/"+strconv.Itoa(found), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -141,9 +141,11 @@ func TestCoveredMounts(t *testing.T) {
 	var want []string
 	for n := range maxHidden + 2 {
 		mount := volume(t, root, fmt.Sprint("2222222", n))
-		if err := unix.Mount("none", filepath.Join(root, fmt.Sprint("pods/2222222", n)), "tmpfs", 0, ""); err != nil {
+		over := filepath.Join(root, fmt.Sprint("pods/2222222", n))
+		if err := unix.Mount("none", over, "tmpfs", 0, ""); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = unix.Unmount(over, unix.MNT_DETACH) })
 		if n < maxHidden {
 			want = append(want, mount+": not read, because a file system of type tmpfs is in the way")
 		}
@@ -151,6 +153,25 @@ func TestCoveredMounts(t *testing.T) {
 	want = append(want, "and 2 more such mounts")
 	if err := pins.Scan(own); err == nil || err.Error() != strings.Join(want, "\n") || len(pins.All) != 1 {
 		t.Errorf("%+v, %v\nwant %s", pins.All, err, strings.Join(want, "\n"))
+	}
+}
+
+// A container can mount any number of BPF file systems, even in a user namespace of its own. A limited number is read, and the
+// error says so. What others see of the same file systems, and the host's, is read as before.
+func TestContainerWithManyMounts(t *testing.T) {
+	const more = 5
+	root := sandbox.Root(t)
+	for n := range maxMountsOfOne + more {
+		sandbox.MountBPFFS(t, filepath.Join(root, fmt.Sprint("fs", n)))
+	}
+	own, others := process.Namespace{PID: os.Getpid()}, process.Namespace{PID: os.Getppid()}
+	pins := NewPins("/proc")
+	if err := pins.Scan([]process.Namespace{own, own}); err != nil || len(pins.directories) != maxMountsOfOne+more {
+		t.Errorf("of the host, %d are read: %v", len(pins.directories), err)
+	}
+	err := pins.Scan([]process.Namespace{others, own})
+	if count := len(pins.directories); count != maxMountsOfOne || err == nil || !strings.Contains(err.Error(), "some BPF file systems of containers aren't read") {
+		t.Errorf("of a container, %d are read: %v", count, err)
 	}
 }
 

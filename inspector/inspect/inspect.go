@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/inspector/daemon"
 	"github.com/bpfman/bpfman-operator/inspector/inventory"
@@ -29,6 +30,7 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/publish"
 	"github.com/bpfman/bpfman-operator/inspector/report"
 	"github.com/bpfman/bpfman-operator/inspector/runtimes"
+	"github.com/bpfman/bpfman-operator/internal/printable"
 )
 
 // Options are the options of an Inspector.
@@ -218,8 +220,11 @@ const (
 	reasonPartial  = "Partial"
 )
 
-// maxMessage is the maximum length of a condition's message.
-const maxMessage = 2048
+// maxMessage is the maximum length of a condition's message, and between is between the parts of it.
+const (
+	maxMessage = 2048
+	between    = "; "
+)
 
 // inspected returns the condition Inspected, which says what couldn't be read.
 func inspected(failures map[string]error) metav1.Condition {
@@ -233,9 +238,9 @@ func inspected(failures map[string]error) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.BpfNodeInspected, Status: metav1.ConditionTrue, Reason: reasonComplete, Message: "All programs, maps, and links were read."}
 	}
 	slices.Sort(told)
-	message := report.Text(strings.ReplaceAll(strings.Join(told, "; "), "\n", "; "))
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "")
+	for i, text := range told { // each has its share: containers can make some of them long
+		told[i] = shorten.Middle(printable.Text(strings.ReplaceAll(text, "\n", "; ")), maxMessage/len(told)-len(between))
 	}
+	message := strings.Join(told, between)
 	return metav1.Condition{Type: v1alpha1.BpfNodeInspected, Status: metav1.ConditionFalse, Reason: reasonPartial, Message: message}
 }

@@ -6,6 +6,7 @@
 package network
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -173,38 +174,51 @@ func open(path string, inode uint64) (*os.File, error) {
 	return file, nil
 }
 
+// skipStats is RTEXT_FILTER_SKIP_STATS of the kernel (linux/rtnetlink.h): the counters are most of what it says about an
+// interface.
+const skipStats = 1 << 3
+
 // links reads the interfaces with their XDP programs. The list of package netlink has only
-// one program for each interface, and much other data.
+// one program for each interface, and much other data. links keeps none of the kernel's
+// messages: a pod can have any number of interfaces.
 func (l *look) links() error {
 	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	answers, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
-	if err != nil {
+	request.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
+	var failed error
+	err := request.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWLINK, func(answer []byte) bool {
+		failed = l.link(answer)
+		return failed == nil
+	})
+	if err := cmp.Or(failed, err); err != nil {
 		return fmt.Errorf("list interfaces: %w", err)
 	}
-	for _, answer := range answers {
-		if len(answer) < unix.SizeofIfInfomsg {
-			continue
+	return nil
+}
+
+// link reads one interface.
+func (l *look) link(answer []byte) error {
+	if len(answer) < unix.SizeofIfInfomsg {
+		return nil
+	}
+	attributes, err := nl.ParseRouteAttr(answer[unix.SizeofIfInfomsg:])
+	if err != nil {
+		return err //nolint:wrapcheck // the caller wraps it
+	}
+	at := Interface{NetNS: l.netns, Index: uint32(nl.DeserializeIfInfomsg(answer).Index)} //nolint:gosec // it isn't negative
+	var xdp []byte
+	for _, attribute := range attributes {
+		switch attribute.Attr.Type &^ unix.NLA_F_NESTED {
+		case unix.IFLA_IFNAME:
+			at.Name = unix.ByteSliceToString(attribute.Value)
+		case unix.IFLA_XDP:
+			xdp = attribute.Value
 		}
-		attributes, err := nl.ParseRouteAttr(answer[unix.SizeofIfInfomsg:])
-		if err != nil {
-			return fmt.Errorf("list interfaces: %w", err)
-		}
-		at := Interface{NetNS: l.netns, Index: uint32(nl.DeserializeIfInfomsg(answer).Index)} //nolint:gosec // it isn't negative
-		var xdp []byte
-		for _, attribute := range attributes {
-			switch attribute.Attr.Type &^ unix.NLA_F_NESTED {
-			case unix.IFLA_IFNAME:
-				at.Name = unix.ByteSliceToString(attribute.Value)
-			case unix.IFLA_XDP:
-				xdp = attribute.Value
-			}
-		}
-		l.interfaces = append(l.interfaces, at)
-		if l.wanted.XDP && len(xdp) > 0 {
-			if err := l.xdp(at, xdp); err != nil {
-				return fmt.Errorf("read the XDP programs of %s: %w", at.Name, err)
-			}
+	}
+	l.interfaces = append(l.interfaces, at)
+	if l.wanted.XDP && len(xdp) > 0 {
+		if err := l.xdp(at, xdp); err != nil {
+			return fmt.Errorf("read the XDP programs of %s: %w", at.Name, err)
 		}
 	}
 	return nil

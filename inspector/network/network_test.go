@@ -10,11 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
@@ -131,4 +133,36 @@ func threadNamespaces(t *testing.T) map[string]bool {
 		}
 	}
 	return found
+}
+
+// A pod can have any number of interfaces. Each is read from the message about it, and nothing of the message is kept.
+func TestMessagesAreNotKept(t *testing.T) {
+	buffer := make([]byte, 256)
+	l := look{netns: 7, wanted: Wanted{XDP: true}}
+	for index, name := range []string{1: "eth1", 2: "eth2", 3: "eth3"} {
+		if name == "" {
+			continue
+		}
+		about := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		about.Index = int32(index)
+		xdp := nl.NewRtAttr(unix.IFLA_XDP, nil)
+		xdp.AddRtAttr(unix.IFLA_XDP_SKB_PROG_ID, nl.Uint32Attr(uint32(10+index)))
+		message := slices.Concat(about.Serialize(), nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)).Serialize(), xdp.Serialize())
+		if err := l.link(buffer[:copy(buffer, message)]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clear(buffer)
+	want := []Interface{{7, 1, "eth1"}, {7, 2, "eth2"}, {7, 3, "eth3"}}
+	if !slices.Equal(l.interfaces, want) {
+		t.Errorf("%+v", l.interfaces)
+	}
+	for i, hook := range l.hooks {
+		if hook != (Hook{Interface: want[i], Type: "xdp", Program: want[i].Index + 10, Mode: "generic"}) {
+			t.Errorf("%+v", hook)
+		}
+	}
+	if len(l.hooks) != len(want) || l.link(buffer[:3]) != nil {
+		t.Errorf("%d hooks", len(l.hooks))
+	}
 }

@@ -28,7 +28,8 @@ type Process struct {
 	Name string
 	// Place is what the process belongs to.
 	Place
-	// Open are its open eBPF objects.
+	// Open are its open eBPF objects, each once. It has perf events only if the inspector is in the host's PID namespace,
+	// because the kernel says nothing about them elsewhere.
 	Open []Descriptor
 	// descriptors is the number of all its file descriptors. It is 0 if the kernel doesn't
 	// report it (before Linux 6.2).
@@ -82,12 +83,12 @@ func Scan(proc string) (Table, error) {
 		return Table{}, fmt.Errorf("list processes: %w", err)
 	}
 	slices.Sort(pids)
-	found := make([]scanned, len(pids))
+	found, perfEvents := make([]scanned, len(pids)), hasOwnPIDs(proc)
 	var scans sync.WaitGroup
 	for first := range workers {
 		scans.Go(func() {
 			for i := first; i < len(pids); i += workers {
-				found[i] = scan(directory(proc, pids[i]), pids[i])
+				found[i] = scan(directory(proc, pids[i]), pids[i], perfEvents)
 			}
 		})
 	}
@@ -120,9 +121,9 @@ type scanned struct {
 	unreadable bool
 }
 
-func scan(dir string, pid int) scanned {
+func scan(dir string, pid int, perfEvents bool) scanned {
 	found := scanned{netNS: namespaceOf(dir, "net"), mntNS: namespaceOf(dir, "mnt")}
-	open, many, err := descriptors(dir)
+	open, many, err := descriptors(dir, perfEvents)
 	found.unreadable = errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 	if len(open) == 0 || isOwn(dir, pid) {
 		return found
@@ -147,11 +148,13 @@ func isOwn(dir string, pid int) bool {
 	if err != nil || other != own {
 		return false
 	}
-	// If this process has the same id in the host's /proc, it is in the host's PID namespace.
-	if self, err := readLink(filepath.Join(filepath.Dir(dir), "self")); err == nil && self == strconv.Itoa(os.Getpid()) {
-		return pid == os.Getpid()
-	}
-	return true
+	return !hasOwnPIDs(filepath.Dir(dir)) || pid == os.Getpid()
+}
+
+// hasOwnPIDs reports whether the inspector is in the PID namespace of a /proc: it has the same id there.
+func hasOwnPIDs(proc string) bool {
+	self, err := readLink(filepath.Join(proc, "self"))
+	return err == nil && self == strconv.Itoa(os.Getpid())
 }
 
 // Unchanged reports whether the process still has the same eBPF objects open. It doesn't
@@ -223,8 +226,8 @@ func isEBPF(target string) bool {
 }
 
 // descriptors returns the open eBPF objects of a process, and the number of its file
-// descriptors.
-func descriptors(dir string) (open []Descriptor, many int64, err error) {
+// descriptors. A process can have millions of descriptors of one object or perf event.
+func descriptors(dir string, perfEvents bool) (open []Descriptor, many int64, err error) {
 	fds, err := openDirectory(filepath.Join(dir, "fd"))
 	if err != nil {
 		return nil, 0, err
@@ -238,6 +241,8 @@ func descriptors(dir string) (open []Descriptor, many int64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	slices.Sort(all)
+	seen := map[kernel.Described]bool{{}: true}
 	for _, fd := range all {
 		target, err := readLinkAt(fds, strconv.Itoa(fd))
 		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
@@ -247,15 +252,17 @@ func descriptors(dir string) (open []Descriptor, many int64, err error) {
 			continue
 		}
 		if target == perfEvent {
-			open = append(open, Descriptor{FD: fd, PerfEvent: true})
+			if perfEvents {
+				open = append(open, Descriptor{FD: fd, PerfEvent: true})
+			}
 			continue
 		}
 		behind, err := kernel.Describe(filepath.Join(dir, "fdinfo", strconv.Itoa(fd)))
-		if err == nil && behind != (kernel.Described{}) {
+		if err == nil && !seen[behind] {
+			seen[behind] = true
 			open = append(open, Descriptor{FD: fd, Behind: behind})
 		}
 	}
-	slices.SortFunc(open, func(a, b Descriptor) int { return a.FD - b.FD })
 	return open, stat.Size, nil
 }
 

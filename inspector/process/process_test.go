@@ -172,3 +172,33 @@ func TestScan(t *testing.T) {
 		t.Error("a /proc that isn't there was read")
 	}
 }
+
+// A process can have any number of descriptors of one object or perf event. Each object is there once, and perf events only if the
+// kernel says something about them.
+func TestManyDescriptors(t *testing.T) {
+	dir := t.TempDir()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(errors.Join(os.Mkdir(filepath.Join(dir, "fd"), 0o700), os.Mkdir(filepath.Join(dir, "fdinfo"), 0o700)))
+	for fd := range 300 {
+		target, info := "anon_inode:[perf_event]", "pos:\t0\n"
+		if fd%3 != 0 {
+			target, info = "anon_inode:bpf-map", fmt.Sprintf("pos:\t0\nmap_type:\t2\nmap_id:\t%d\n", fd%3)
+		}
+		number := fmt.Sprint(fd)
+		must(errors.Join(os.Symlink(target, filepath.Join(dir, "fd", number)), os.WriteFile(filepath.Join(dir, "fdinfo", number), []byte(info), 0o600)))
+	}
+	for perfEvents, want := range map[bool]int{false: 2, true: 102} {
+		open, _, err := descriptors(dir, perfEvents)
+		if err != nil || len(open) != want {
+			t.Errorf("%d descriptors, want %d: %v", len(open), want, err)
+		}
+		if open = slices.DeleteFunc(open, func(d Descriptor) bool { return d.PerfEvent }); open[0].Behind.Map != 1 || open[1].Behind.Map != 2 {
+			t.Errorf("%+v", open)
+		}
+	}
+}

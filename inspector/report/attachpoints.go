@@ -13,6 +13,7 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/cgroup"
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/inspector/network"
+	"github.com/bpfman/bpfman-operator/internal/printable"
 )
 
 // attachPoints returns the attach points of each program.
@@ -31,7 +32,7 @@ func attachPoints(facts *Facts) map[uint32][]v1alpha1.BpfNodeAttachPoint {
 	}
 	for i, hook := range facts.CgroupHooks {
 		if !a.cgroupSeen[i] {
-			a.add(hook.Program, v1alpha1.BpfNodeAttachPoint{Type: hook.Type, Target: Text(hook.Cgroup), Position: hook.Position})
+			a.add(hook.Program, v1alpha1.BpfNodeAttachPoint{Type: hook.Type, Target: printable.Text(hook.Cgroup), Position: hook.Position})
 		}
 	}
 	for _, event := range facts.PerfEvents {
@@ -89,7 +90,7 @@ func (a *attached) link(l kernel.Link) {
 			point.Position = a.facts.Hooks[i].Position
 		}
 	case l.Cgroup != 0:
-		point.Target = Text(a.cgroupPath(l.Cgroup))
+		point.Target = printable.Text(a.cgroupPath(l.Cgroup))
 		i := slices.IndexFunc(a.facts.CgroupHooks, func(h cgroup.Hook) bool { return h.ID == l.Cgroup && h.Type == l.Type && h.Program == l.Program })
 		if i >= 0 {
 			a.cgroupSeen[i] = true
@@ -144,20 +145,20 @@ func (a *attached) cgroupPath(id uint64) string {
 }
 
 func (a *attached) ofHook(h network.Hook) v1alpha1.BpfNodeAttachPoint {
-	point := v1alpha1.BpfNodeAttachPoint{Type: h.Type, Interface: Text(h.Name), Mode: h.Mode, Position: h.Position, Priority: h.Priority}
+	point := v1alpha1.BpfNodeAttachPoint{Type: h.Type, Interface: printable.Text(h.Name), Mode: h.Mode, Position: h.Position, Priority: h.Priority}
 	a.netns(&point, h.NetNS)
 	return point
 }
 
 func (a *attached) ofAttachment(of kernel.Attachment) v1alpha1.BpfNodeAttachPoint {
-	point := v1alpha1.BpfNodeAttachPoint{Type: of.Type, Target: Text(of.Target), TargetProgramID: of.TargetProgram, Priority: of.Priority}
+	point := v1alpha1.BpfNodeAttachPoint{Type: of.Type, Target: printable.Text(of.Target), TargetProgramID: of.TargetProgram, Priority: of.Priority}
 	if group := a.facts.Tracepoints[of.Target]; of.Type == "tracepoint" && group != "" {
-		point.Target = Text(group + "/" + of.Target)
+		point.Target = printable.Text(group + "/" + of.Target)
 	}
 	if of.Map != 0 {
 		i := slices.IndexFunc(a.facts.Maps, func(m kernel.Map) bool { return m.ID == of.Map })
 		if i >= 0 {
-			point.Target = Text(a.facts.Maps[i].Name)
+			point.Target = printable.Text(a.facts.Maps[i].Name)
 		}
 	}
 	return point
@@ -173,7 +174,7 @@ func (a *attached) netns(point *v1alpha1.BpfNodeAttachPoint, inode uint64) {
 	for _, namespace := range a.facts.NetNS {
 		if namespace.Inode == inode {
 			name := a.facts.Names.ByContainer[namespace.Container]
-			point.Namespace, point.Pod = Text(name.Namespace), Text(name.Pod)
+			point.Namespace, point.Pod = printable.Text(name.Namespace), printable.Text(name.Pod)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/inspector/process"
 	"github.com/bpfman/bpfman-operator/internal/kubelet"
+	"github.com/bpfman/bpfman-operator/internal/printable"
 )
 
 // Values of BpfNodeHolder.Holds, in the order of the list of holders.
@@ -29,7 +30,7 @@ func holders(facts *Facts) map[uint32][]v1alpha1.BpfNodeHolder {
 		all.inMap[c.Map] = append(all.inMap[c.Map], c.Program)
 	}
 	for _, p := range facts.Processes {
-		holder := v1alpha1.BpfNodeHolder{Process: Text(p.Name), PID: int32(p.PID)} //nolint:gosec // the kernel limits it
+		holder := v1alpha1.BpfNodeHolder{Process: printable.Text(p.Name), PID: int32(p.PID)} //nolint:gosec // the kernel limits it
 		all.place(&holder, p.Place)
 		for _, open := range p.Open {
 			all.add(open.Behind, holder)
@@ -45,11 +46,12 @@ func holders(facts *Facts) map[uint32][]v1alpha1.BpfNodeHolder {
 		}
 	}
 	for _, pin := range facts.Pins {
-		holder := v1alpha1.BpfNodeHolder{Path: Text(pin.Path)}
+		holder := v1alpha1.BpfNodeHolder{Path: printable.Text(pin.Path)}
 		all.place(&holder, pin.Place)
-		if uid := kubelet.PodOf(pin.Path); uid != "" && holder.Pod == "" {
+		// In a container, anything can be mounted on a path that looks like that of another pod's volume.
+		if uid := kubelet.PodOf(pin.Path); uid != "" && pin.Place.Container == "" {
 			name := facts.Names.ByPod[uid]
-			holder.Namespace, holder.Pod = Text(name.Namespace), Text(name.Pod)
+			holder.Namespace, holder.Pod = printable.Text(name.Namespace), printable.Text(name.Pod)
 		}
 		all.add(pin.Behind, holder)
 	}
@@ -87,9 +89,9 @@ func (h *heldBy) add(behind kernel.Described, holder v1alpha1.BpfNodeHolder) {
 
 // place sets what a holder belongs to.
 func (h *heldBy) place(holder *v1alpha1.BpfNodeHolder, place process.Place) {
-	holder.Unit = Text(place.Unit)
+	holder.Unit = printable.Text(place.Unit)
 	if name, ok := h.facts.Names.ByContainer[place.Container]; ok {
-		holder.Namespace, holder.Pod, holder.Container = Text(name.Namespace), Text(name.Pod), Text(name.Container)
+		holder.Namespace, holder.Pod, holder.Container = printable.Text(name.Namespace), printable.Text(name.Pod), printable.Text(name.Container)
 		return
 	}
 	holder.Container = place.Container // a container that isn't the kubelet's has only an id

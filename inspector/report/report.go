@@ -14,6 +14,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/internal/kubelet"
+	"github.com/bpfman/bpfman-operator/internal/printable"
 )
 
 // Status returns everything that was found, without conflicts and conditions.
@@ -27,7 +28,7 @@ func Status(facts *Facts) *v1alpha1.BpfNodeStatus {
 	}
 	for _, program := range facts.Programs {
 		entry := v1alpha1.BpfNodeProgram{
-			ID: program.ID, Name: Text(program.Name), Type: program.Type, Tag: program.Tag, LoadedByUID: program.UID,
+			ID: program.ID, Name: printable.Text(program.Name), Type: program.Type, Tag: program.Tag, LoadedByUID: program.UID,
 			LoadedAt: loadedAt(facts.Boot, program.Loaded), Bpfman: bpfman[program.ID], Owner: facts.Owners[program.ID],
 			AttachPoints: attached[program.ID], Holders: held[program.ID], MapIDs: program.Maps,
 		}
@@ -47,7 +48,7 @@ func Status(facts *Facts) *v1alpha1.BpfNodeStatus {
 	pins, mounted := map[uint32][]string{}, map[uint32]bool{}
 	for _, pin := range facts.Pins {
 		if id := pin.Behind.Map; id != 0 {
-			pins[id] = append(pins[id], Text(pin.Path))
+			pins[id] = append(pins[id], printable.Text(pin.Path))
 			mounted[id] = mounted[id] || kubelet.PodOf(pin.Path) != ""
 		}
 	}
@@ -57,7 +58,7 @@ func Status(facts *Facts) *v1alpha1.BpfNodeStatus {
 			status.StaleMapCount++
 		}
 		status.Maps = append(status.Maps, v1alpha1.BpfNodeMap{
-			ID: m.ID, Name: Text(m.Name), Type: m.Type, KeySize: m.KeySize, ValueSize: m.ValueSize, MaxEntries: m.MaxEntries,
+			ID: m.ID, Name: printable.Text(m.Name), Type: m.Type, KeySize: m.KeySize, ValueSize: m.ValueSize, MaxEntries: m.MaxEntries,
 			MemoryBytes: int64(m.Memory), Pins: pins[m.ID], //nolint:gosec // the kernel's memory fits
 		})
 	}

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/inspector/bpffs"
@@ -156,6 +155,18 @@ func TestStatus(t *testing.T) {
 	}
 	if strings.TrimSpace(string(want)) != string(got) {
 		t.Errorf("got %s", got)
+	}
+}
+
+// A container can mount a BPF file system on a path that looks like that of another pod's volume.
+func TestPathsInContainersNameNoPod(t *testing.T) {
+	const path = "/var/lib/kubelet/pods/11111111-2222-3333-4444-555555555555/volumes/x/prog"
+	for place, want := range map[process.Place]string{{}: "reader", {Unit: "kubelet.service"}: "reader", {Container: "unknown"}: ""} {
+		of := facts()
+		of.Pins = []bpffs.Pin{{Path: path, Behind: isProgram(12), Place: place}}
+		if got := holders(of)[12]; len(got) != 1 || got[0].Pod != want {
+			t.Errorf("%+v: %+v", place, got)
+		}
 	}
 }
 
@@ -317,56 +328,6 @@ func counted(t *testing.T, whole, bounded *v1alpha1.BpfNodeStatus, omitted v1alp
 	if missing != omitted || omitted.Programs == 0 && (int(omitted.Holders) != holders || int(omitted.AttachPoints) != points) {
 		t.Errorf("%+v is said to be omitted; missing are %+v, %d holders, %d attach points", omitted, missing, holders, points)
 	}
-}
-
-func TestText(t *testing.T) {
-	for raw, want := range map[string]string{
-		"plain":                  "plain",
-		"":                       "",
-		"größer 漢字":              "größer 漢字",
-		"\x1b[31mred":            `\x1b[31mred`,
-		"a\nb\tc\x00d\x7f":       `a\nb\tc\x00d\x7f`,
-		"\xff\xfe":               `\xff\xfe`,
-		"\u202eright to left":    `\u202eright to left`,
-		"\u2066isolate\ufeff":    `\u2066isolate\ufeff`,
-		`back\slash`:             `back\\slash`,
-		"'quoted' \"too\"":       "'quoted' \"too\"",
-		"\ufffd is itself":       "\ufffd is itself",
-		"\U000e0041 isn't shown": `\U000e0041 isn't shown`,
-	} {
-		if got := Text(raw); got != want {
-			t.Errorf("%q is %s, want %s", raw, got, want)
-		}
-	}
-	if long := Text(strings.Repeat("ä\x00", maxText)); len(long) > maxText || !strings.HasSuffix(long, cut) || !utf8.ValidString(long) {
-		t.Errorf("%d bytes", len(long))
-	}
-}
-
-func FuzzText(f *testing.F) {
-	f.Add("plain", "plain\x00")
-	f.Add("\x1b[31m\xff", `\x1b[31m\xff`)
-	f.Add("\u202e\\", "\\u202e\\\\")
-	f.Fuzz(func(t *testing.T, a, b string) {
-		text := Text(a)
-		if !utf8.ValidString(text) || len(text) > maxText {
-			t.Errorf("%q became %q", a, text)
-		}
-		for _, r := range text {
-			if !strconv.IsPrint(r) {
-				t.Errorf("%q has %q, which can't be printed", text, r)
-			}
-		}
-		// Encoding an API object doesn't change the text.
-		encoded, err := json.Marshal(text)
-		var decoded string
-		if err != nil || json.Unmarshal(encoded, &decoded) != nil || decoded != text {
-			t.Errorf("%q became %q as JSON, %v", text, decoded, err)
-		}
-		if a != b && text == Text(b) && !strings.HasSuffix(text, cut) {
-			t.Errorf("%q and %q are both %q", a, b, text)
-		}
-	})
 }
 
 // The kernel doesn't say in which network namespace the interface of an XDP link is. Interfaces of several pods often

@@ -189,6 +189,12 @@ func (r *Root) Type(fd int) (string, error) {
 	return "", errors.New("its mount was removed")
 }
 
+// IsOn reports whether an open file is on the mount with an id. It reads no list, however many mounts there are.
+func IsOn(fd, mount int) bool {
+	is, err := mountOf(fd)
+	return err == nil && is == strconv.Itoa(mount)
+}
+
 // mountOf returns the id of the mount that an open file is on.
 func mountOf(fd int) (string, error) {
 	info, err := os.ReadFile("/proc/thread-self/fdinfo/" + strconv.Itoa(fd))

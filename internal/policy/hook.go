@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Hook is a place where a program can be attached.
@@ -46,7 +47,7 @@ func (h Hook) Problem() string {
 	switch h.Type {
 	case Interface:
 		if !isInterface(h.Name) {
-			return "the name of an interface has 1 to 15 bytes, without whitespace, slashes, and colons"
+			return "the name of an interface has 1 to 15 bytes of UTF-8, without whitespace, slashes, and colons"
 		}
 	case Tracepoint:
 		category, event, _ := strings.Cut(h.Name, "/")
@@ -66,11 +67,11 @@ func (h Hook) Problem() string {
 	return ""
 }
 
-// isInterface reports whether the kernel accepts the name for an interface (dev_valid_name). In
-// requests, it cuts names at a colon, which separates the labels of addresses (dev_ioctl). The byte
-// 0xa0 is whitespace for the kernel.
+// isInterface reports whether the kernel accepts the name for an interface (dev_valid_name), and the
+// daemon's API, which has texts in UTF-8 only. In requests, the kernel cuts names at a colon, which
+// separates the labels of addresses (dev_ioctl). The byte 0xa0 is whitespace for the kernel.
 func isInterface(name string) bool {
-	return name != "" && len(name) <= maxInterface && name != "." && name != ".." &&
+	return name != "" && len(name) <= maxInterface && utf8.ValidString(name) && name != "." && name != ".." &&
 		!strings.ContainsAny(name, "\x00/: \t\n\v\f\r") && strings.IndexByte(name, 0xa0) < 0
 }
 

@@ -186,7 +186,7 @@ var attaching = []Row{
 	},
 	{
 		Reason:   DiscoveryTruncated,
-		Messages: []string{"the discovery selects … interfaces: attached to the first … by name"},
+		Messages: []string{"the discovery selects … interfaces: attached to …, the first ones by name in each network"},
 		ToDo:     "allow fewer interfaces, or exclude some",
 	},
 	{

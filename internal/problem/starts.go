@@ -22,7 +22,8 @@ var starting = []Row{
 	{
 		Reason: StartedBeforeAttached,
 		Messages: []string{
-			"started before the program was attached", "more started before", "this took longer than", "an earlier pod still waits for this", "the agent doesn't know yet what this node runs of the object",
+			"started before the program was attached", "more started before", "this took longer than", "an earlier pod still waits for this",
+			"starts have waited for the objects of the namespace", "the agent doesn't know yet what this node runs of the object",
 			"the program isn't loaded", "the program isn't attached to", "bpfman: program … isn't attached", "the container runtime doesn't report the pod's namespaces",
 			"the container runtime doesn't report the container's process before its start",
 		},

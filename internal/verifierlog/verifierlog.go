@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,8 +28,9 @@ const (
 	NodeDir = "/var/lib/bpfman/bytecode/" + Dir
 )
 
-// maxSize is the maximum size of all files together in bytes, and so of one. The oldest ones go first: the agent writes them
-// again at its next attempt, which is within an hour.
+// maxSize is the maximum size of all files together in bytes, and so of one. The oldest ones of the namespace with the most go
+// first, so that a namespace doesn't displace the logs of others: the agent writes them again at its next attempt, which is
+// within an hour.
 const maxSize = 32 << 20
 
 const (
@@ -48,7 +50,13 @@ func (o Owner) file(load string) string {
 	return o.prefix() + digest(load) + suffix
 }
 
-func (o Owner) prefix() string { return digest(o.Kind+"/"+o.Namespace+"/"+o.Name) + "-" }
+func (o Owner) prefix() string { return digest(o.Namespace) + "-" + digest(o.Kind+"/"+o.Name) + "-" }
+
+// namespace returns the part of a file's name that all files of a namespace have.
+func namespace(file string) string {
+	of, _, _ := strings.Cut(file, "-")
+	return of
+}
 
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
@@ -76,31 +84,40 @@ func (s Store) Put(owner Owner, load, text string) error {
 	return nil
 }
 
-// makeRoom removes the oldest files until another one has room in place of what is at its path.
+// makeRoom removes files until another one has room in place of what is at its path.
 func (s Store) makeRoom(path string, size int64) error {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil {
 		return fmt.Errorf("list the verifier's logs: %w", err)
 	}
-	var kept []fs.FileInfo
+	kept, sizes := map[string][]fs.FileInfo{}, map[string]int64{namespace(filepath.Base(path)): size}
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil || filepath.Join(s.Dir, info.Name()) == path {
 			continue // it is gone, or is replaced
 		}
-		kept, size = append(kept, info), size+info.Size()
+		of := namespace(info.Name())
+		kept[of] = append(kept[of], info)
+		sizes[of] += info.Size()
+		size += info.Size()
 	}
-	slices.SortFunc(kept, func(a, b fs.FileInfo) int {
-		return cmp.Or(a.ModTime().Compare(b.ModTime()), strings.Compare(a.Name(), b.Name()))
-	})
-	for _, info := range kept {
-		if size <= maxSize {
-			return nil
+	for _, files := range kept {
+		slices.SortFunc(files, func(a, b fs.FileInfo) int {
+			return cmp.Or(a.ModTime().Compare(b.ModTime()), strings.Compare(a.Name(), b.Name()))
+		})
+	}
+	for size > maxSize {
+		most := slices.MaxFunc(slices.Sorted(maps.Keys(sizes)), func(a, b string) int { return cmp.Compare(sizes[a], sizes[b]) })
+		if len(kept[most]) == 0 {
+			return errors.New("store a log of the verifier: it is too long beside those of other namespaces")
 		}
-		if err := removed(filepath.Join(s.Dir, info.Name())); err != nil {
+		oldest := kept[most][0]
+		if err := removed(filepath.Join(s.Dir, oldest.Name())); err != nil {
 			return err
 		}
-		size -= info.Size()
+		kept[most] = kept[most][1:]
+		sizes[most] -= oldest.Size()
+		size -= oldest.Size()
 	}
 	return nil
 }

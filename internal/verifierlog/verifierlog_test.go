@@ -88,3 +88,32 @@ func TestStoreIsBounded(t *testing.T) {
 		t.Error("the log before one above the limit is gone")
 	}
 }
+
+// A namespace doesn't displace the logs of others, however many and long its own are.
+func TestNamespacesKeepTheirLogs(t *testing.T) {
+	t.Parallel()
+	s := Store{t.TempDir()}
+	small, victim := strings.Repeat("x", maxSize/8), Owner{Namespace: "victim"}
+	if err := s.Put(victim, "", small); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Unix(0, 0)
+	if err := os.Chtimes(filepath.Join(s.Dir, victim.file("")), long, long); err != nil {
+		t.Fatal(err)
+	}
+	tenant := Owner{Namespace: "tenant", Name: "a"}
+	for n := range 10 {
+		if err := s.Put(tenant, strings.Repeat("a", n), small); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Put(Owner{Namespace: "tenant", Name: "long"}, "", strings.Repeat("x", maxSize)); err == nil {
+		t.Error("a log is stored that leaves no room for those of others")
+	}
+	if len(s.must(t, victim)) != 1 {
+		t.Error("the log of another namespace is gone")
+	}
+	if err := s.Put(Owner{Namespace: "new"}, "", small+small); err != nil || len(s.must(t, victim)) != 1 {
+		t.Errorf("a namespace without logs stores one: %v", err)
+	}
+}

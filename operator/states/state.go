@@ -19,6 +19,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/userobject"
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
@@ -33,8 +34,9 @@ const (
 type Program struct {
 	Name string
 	Type v1alpha1.ApplicationProgramType
-	// Traced is the kernel function of a fentry or fexit program, which is part of its identity.
-	Traced string
+	// Traced is the kernel function of a fentry or fexit program. It is part of its identity, and so is Member, the label of its
+	// only member.
+	Traced, Member string
 }
 
 // Application is what the States of an application depend on.
@@ -49,11 +51,13 @@ type Application struct {
 func programsOf(o v1alpha1.UserObject) []Program {
 	var programs []Program
 	if application, ok := o.(*v1alpha1.ClusterBpfApplication); ok {
+		ids := userobject.MemberIDs{}
 		for _, p := range application.Spec.Programs {
 			program := Program{Name: p.Name, Type: p.Type}
 			for _, links := range []*v1alpha1.FunctionLinks{p.FEntry, p.FExit} {
 				if links != nil {
 					program.Traced = links.Function
+					program.Member = v1alpha1.LabelValue(ids.Unique(userobject.MemberID(strings.ToLower(string(p.Type)), links.Function, p.Name)))
 				}
 			}
 			programs = append(programs, program)
@@ -200,12 +204,7 @@ func membersOf(of []*reports.Report) []member {
 // matches reports whether a report is about the program. Programs of two types, or for two kernel functions, can have the
 // same name. Reports of older agents lack the type.
 func (p Program) matches(m member) bool {
-	if m.Function != p.Name || m.ProgramType != "" && m.ProgramType != strings.ToLower(string(p.Type)) {
-		return false
-	}
-	return !slices.ContainsFunc(m.Links, func(l v1alpha1.BpfProgramLink) bool {
-		return p.Traced != "" && l.Hook != nil && l.Hook.Function != p.Traced
-	})
+	return m.Function == p.Name && (m.ProgramType == "" || m.ProgramType == strings.ToLower(string(p.Type))) && (p.Member == "" || m.Member == p.Member)
 }
 
 // generation returns the generation of the application that all reports describe, at least.

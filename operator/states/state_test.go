@@ -253,18 +253,31 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A fentry program is identified by its kernel function too.
+// A fentry program is identified by its kernel function too, even if it has no links, and if only a letter distinguishes two.
 func TestTracedFunctions(t *testing.T) {
-	of := []*reports.Report{
-		reported("a", "count", "fentry", attached(linked(1, "f", &v1alpha1.BpfProgramHook{Function: "f"}))),
-		reported("b", "count", "fentry", attached(linked(2, "g", &v1alpha1.BpfProgramHook{Function: "g"}))),
+	member := func(label string, id uint32, links ...v1alpha1.BpfProgramLink) *reports.Report {
+		return reported(label, "count", "fentry", func(r *reports.Report, s *reports.State, d *reports.Detail) {
+			r.ProgramID, s.Member, d.Links = id, label, links
+		})
 	}
-	status := statusOf(&Application{UID: uid, Programs: []Program{
-		{"count", v1alpha1.ApplicationFEntry, "g"}, {"count", v1alpha1.ApplicationFEntry, "f"},
-	}}, "n", of)
-	for i, id := range []uint32{2, 1} {
-		if links := status.Programs[i].FEntry.Links; len(links) != 1 || *links[0].LinkID != id {
-			t.Errorf("program %d: %+v", i, links)
+	of := []*reports.Report{
+		member("fentry-do-f-count", 1, linked(5, "do_f", &v1alpha1.BpfProgramHook{Function: "do_f"})),
+		member("fentry-g-count", 2),
+		member("fentry-g-count-2", 3),
+	}
+	o := &v1alpha1.ClusterBpfApplication{}
+	for _, function := range []string{"g", "do_f", "G"} {
+		o.Spec.Programs = append(o.Spec.Programs, v1alpha1.ClusterBpfApplicationProgram{
+			Name: "count", Type: v1alpha1.ApplicationFEntry, FEntry: &v1alpha1.FunctionLinks{Function: function},
+		})
+	}
+	for i, program := range statusOf(&Application{UID: uid, Programs: programsOf(o)}, "n", of).Programs {
+		want := []struct {
+			id    uint32
+			links int
+		}{{2, 0}, {1, 1}, {3, 0}}[i]
+		if *program.ProgramID != want.id || len(program.FEntry.Links) != want.links {
+			t.Errorf("program %d has id %d, and links %+v", i, *program.ProgramID, program.FEntry.Links)
 		}
 	}
 }

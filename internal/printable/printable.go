@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package report
+// Package printable makes texts that others choose safe to store and print.
+package printable
 
 import (
 	"strconv"
