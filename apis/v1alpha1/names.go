@@ -90,7 +90,7 @@ const (
 	// MetadataManifest is the digest of the manifest that is loaded.
 	MetadataManifest = "bpfman.io/manifest"
 	// MetadataUnshared names the global variables of which each function has its own copy, although several use them, because
-	// the daemon doesn't share them. It is for people.
+	// the daemon doesn't share them.
 	MetadataUnshared = "bpfman.io/unshared"
 	// MetadataActualType is the prefix of the key that says that a function is a return probe. The name of the function
 	// follows, and the value is kretprobe or uretprobe. The daemon in Go requires it, and that of v0.6.0, which uses the
