@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
@@ -80,16 +81,31 @@ var finalStates = Invariant{
 
 var stepsAreLimits = Invariant{
 	Name:     "steps are limits",
-	Sentence: "No more nodes than the steps allow get a revision that the steps before haven't accepted.",
+	Sentence: "No more nodes than the steps allow get a revision that the steps before haven't accepted. Nodes that join have the revision of their place.",
 	Watch: func(c *Cluster) Checks {
 		type progress struct {
 			hash    string
 			before  map[string]bool // the loads of earlier revisions
 			allowed int
+			object  types.UID
+			is      *v1alpha1.RolloutStatus
+			joined  map[string]bool // nodes
+		}
+		// takesPlace reports whether a node has joined since the revision was written, and has a place among those that have it.
+		takesPlace := func(p *progress, node string) bool {
+			all := c.Objects("nodes")
+			i := slices.IndexFunc(all, func(n *unstructured.Unstructured) bool { return n.GetName() == node })
+			return p.joined[node] && p.is != nil && i >= 0 &&
+				rollout.Changes(p.is, rollout.Position(p.object, node, all[i].GetLabels(), rollout.Canaries(p.is.Canaries)))
 		}
 		of := map[string]*progress{} // by the object's name
 		return Checks{
 			Write: func(w Write) error {
+				if w.Resource == "nodes" && w.Before == nil {
+					for _, p := range of {
+						p.joined[w.After.GetName()] = true
+					}
+				}
 				o := userObject(w.After)
 				if o == nil {
 					return nil
@@ -101,11 +117,14 @@ var stepsAreLimits = Invariant{
 				}
 				p := of[o.GetName()]
 				if p == nil || p.hash != revision {
-					p = &progress{hash: revision, before: c.loads(wanted)}
+					p = &progress{hash: revision, before: c.loads(wanted), object: o.GetUID(), joined: map[string]bool{}}
 					of[o.GetName()] = p
 				}
 				if is := o.GetStatus().Rollout; is != nil && is.Hash == revision {
 					p.allowed = max(p.allowed, int(is.Nodes))
+					if is.State != v1alpha1.RolloutUndone {
+						p.is = is
+					}
 					if is.State == v1alpha1.RolloutComplete || is.Until == nil && is.Step > 0 {
 						p.allowed = len(c.Model.Nodes)
 					}
@@ -120,7 +139,7 @@ var stepsAreLimits = Invariant{
 					}
 					runs := 0
 					for _, n := range c.Nodes() {
-						if slices.ContainsFunc(c.programsOf(n, wanted), func(l daemontest.Loaded) bool { return !p.before[l.Metadata[v1alpha1.MetadataLoad]] }) {
+						if slices.ContainsFunc(c.programsOf(n, wanted), func(l daemontest.Loaded) bool { return !p.before[l.Metadata[v1alpha1.MetadataLoad]] }) && !takesPlace(p, n.Name) {
 							runs++
 						}
 					}
