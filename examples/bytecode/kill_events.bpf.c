@@ -34,6 +34,15 @@ struct kill_arguments {
 	__s64 signal;
 };
 
+/* It isn't inlined, so that the object's types include that of the events: kubectl bpfman tail decodes them by it. */
+static __noinline void describe(struct kill_event *event, struct kill_arguments *arguments)
+{
+	event->pid = bpf_get_current_pid_tgid() >> 32;
+	event->target = arguments->pid;
+	event->signal = arguments->signal;
+	bpf_get_current_comm(event->process, sizeof(event->process));
+}
+
 SEC("tracepoint/syscalls/sys_enter_kill")
 int kill_events_sender(struct kill_arguments *arguments)
 {
@@ -47,10 +56,7 @@ int kill_events_sender(struct kill_arguments *arguments)
 			(*lost)++;
 		return 0;
 	}
-	event->pid = bpf_get_current_pid_tgid() >> 32;
-	event->target = arguments->pid;
-	event->signal = arguments->signal;
-	bpf_get_current_comm(event->process, sizeof(event->process));
+	describe(event, arguments);
 	bpf_ringbuf_submit(event, 0);
 	return 0;
 }

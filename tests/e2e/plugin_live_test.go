@@ -325,10 +325,10 @@ func TestPluginTail(t *testing.T) {
 			callKill(ctx, s)
 			line := tail.line(s, func(line string) bool { return strings.HasPrefix(line, "{") })
 			var event struct {
-				Node, Map string
-				Length    int
+				Node, Map, Type string
+				Length          int
 			}
-			if err := json.Unmarshal([]byte(line), &event); err != nil || !slices.Contains(under.nodes(), event.Node) || event.Map != "kill_events" || event.Length != 28 {
+			if err := json.Unmarshal([]byte(line), &event); err != nil || !slices.Contains(under.nodes(), event.Node) || event.Map != "kill_events" || event.Length != 28 || event.Type != "kill_event" {
 				s.Errorf("got %s, %v", line, err)
 			}
 		}},
