@@ -29,33 +29,11 @@ func (f *file) shared() []reader.SharedVariable {
 	if len(variables) == 0 {
 		return nil
 	}
-	users, programs := map[place][]int32{}, f.callingPrograms()
-	for n := range f.code {
-		f.references(&f.code[n], func(_ uint64, to place) {
-			if to.section >= len(f.sections) || !f.sections[to.section].writable() {
-				return
-			}
-			if at, found := slices.BinarySearchFunc(variables, to, func(v variableSymbol, to place) int {
-				switch {
-				case v.section != to.section || to.offset < v.offset:
-					return comparePlaces(v.place, to)
-				case to.offset < v.end:
-					return 0
-				}
-				return -1
-			}); found {
-				to = variables[at].place
-			}
-			for _, p := range programs[n] {
-				users[to] = include(users[to], p)
-			}
-		})
-	}
 	var all []reader.SharedVariable
-	names := 0
-	for _, v := range variables {
+	names, users := 0, f.users(variables)
+	for n, v := range variables {
 		s := reader.SharedVariable{Name: v.name}
-		for _, p := range users[v.place] {
+		for _, p := range users[n] {
 			s.Functions = append(s.Functions, f.code[p].programs...)
 		}
 		if len(s.Functions) < 2 {
@@ -68,6 +46,28 @@ func (f *file) shared() []reader.SharedVariable {
 		all = append(all, s)
 	}
 	return all
+}
+
+// users returns the programs that use each variable: indexes of functions, at most maxUsers.
+func (f *file) users(variables []variableSymbol) [][]int32 {
+	users, programs := make([][]int32, len(variables)), f.callingPrograms()
+	for n := range f.code {
+		f.references(&f.code[n], func(_ uint64, to place) {
+			at, found := slices.BinarySearchFunc(variables, to, func(v variableSymbol, to place) int {
+				if v.section == to.section && v.offset <= to.offset && to.offset < v.end {
+					return 0
+				}
+				return comparePlaces(v.place, to)
+			})
+			if !found {
+				return
+			}
+			for _, p := range programs[n] {
+				users[at] = include(users[at], p)
+			}
+		})
+	}
+	return users
 }
 
 // variableSymbol is a variable in a section, up to the offset end.
@@ -99,7 +99,7 @@ func (f *file) callingPrograms() [][]int32 {
 	callees := make([][]int32, len(f.code))
 	for callee, callers := range f.callGraph().callers {
 		for _, n := range callers {
-			callees[n] = append(callees[n], int32(callee)) //nolint:gosec // at most maxCode
+			callees[n] = append(callees[n], int32(callee))
 		}
 	}
 	programs := make([][]int32, len(f.code))
@@ -113,7 +113,7 @@ func (f *file) callingPrograms() [][]int32 {
 	}
 	for n := range f.code {
 		if len(f.code[n].programs) > 0 {
-			reach(int32(n), int32(n)) //nolint:gosec // at most maxCode
+			reach(int32(n), int32(n))
 		}
 		for len(next) > 0 {
 			v := next[len(next)-1]
