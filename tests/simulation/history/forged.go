@@ -61,12 +61,17 @@ func (c *Cluster) forge(o v1alpha1.UserObject) {
 var statusLoadsNothing = Invariant{
 	Name:     "a status loads nothing",
 	Sentence: "Whoever can write statuses can't have nodes load other programs of objects that no RolloutPolicy matches.",
-	Watch: func(*Cluster) Checks {
+	Watch: func(c *Cluster) Checks {
 		return Checks{Call: func(n *simulation.Node, e simulation.Event) error {
-			if load, ok := e.Call.(*gobpfman.LoadRequest); ok && strings.Contains(load.GetBytecode().GetFile(), forged) {
-				return fmt.Errorf("%s has loaded %s of %s", n.Name, load.GetBytecode().GetFile(), load.GetMetadata()[v1alpha1.MetadataProgramName])
+			load, ok := e.Call.(*gobpfman.LoadRequest)
+			if !ok || !strings.Contains(load.GetBytecode().GetFile(), forged) {
+				return nil
 			}
-			return nil
+			name := load.GetMetadata()[v1alpha1.MetadataProgramName]
+			if o := c.Model.Objects[name]; o != nil && o.Staged {
+				return nil // a user has changed it since then, so that a policy matches it
+			}
+			return fmt.Errorf("%s has loaded %s of %s", n.Name, load.GetBytecode().GetFile(), name)
 		}}
 	},
 }
