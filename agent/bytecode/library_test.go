@@ -717,6 +717,14 @@ func TestResultsAreBounded(t *testing.T) {
 		if got := s.results(); got != 1 {
 			s.t.Errorf("%d results", got)
 		}
+		if found, err := s.find(question("quay.io/a:v1", "")); err != nil || found.Object.Digest == "" {
+			s.t.Errorf("found %+v, %v", found, err)
+		}
+		for _, r := range s.runs.byKey {
+			if !reflect.DeepEqual(r.found.Object, reader.Object{}) {
+				s.t.Errorf("the description of %s, which the store has, is in memory: %+v", r.found.Reference, r.found.Object)
+			}
+		}
 	})
 }
 

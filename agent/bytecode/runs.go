@@ -12,6 +12,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/interrupt"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // Limits for each namespace, so that the objects of one don't take the memory or the places of others.
@@ -243,7 +244,7 @@ func (s *runs) end(r *run, found Bytecode, err error) []func() {
 			tell = append(tell, later)
 		}
 	}
-	found.Object.Functions, found.Object.Maps, found.Object.Helpers, found.Object.MapTypes = nil, nil, nil, nil // the store has them
+	found.Object = reader.Object{} // the store has it
 	r.later, r.found, r.err, r.done, r.until = nil, found, err, true, time.Now().Add(holds)
 	if errors.Is(err, errCrowded) {
 		delete(s.byKey, r.key)

@@ -47,13 +47,7 @@ func TestSharesOfNamespaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := stocked(t, 1000, "a", "b", "c", "d")
 			s.Limit = c.limit
-			s.Uses = func() []Use { return c.uses }
-			s.Used = func() (images []Image) {
-				for _, use := range c.uses {
-					images = append(images, use.Image)
-				}
-				return images
-			}
+			s.usedBy(&c.uses)
 			err := putFor(t, s, c.namespace, c.asks)
 			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.HasSuffix(err.Error(), c.err)) {
 				t.Errorf("%v, want %s", err, c.err)
@@ -65,17 +59,22 @@ func TestSharesOfNamespaces(t *testing.T) {
 	}
 }
 
-// However many namespaces store as much as they can, the next one can store something, and cluster-scoped objects have their part.
-func TestGreedyNamespacesLeaveRoom(t *testing.T) {
-	s := &Store{Dir: t.TempDir(), Limit: 800}
-	var uses []Use
-	s.Uses = func() []Use { return uses }
+// usedBy has the store ask for its uses there.
+func (s *Store) usedBy(uses *[]Use) {
+	s.Uses = func() []Use { return *uses }
 	s.Used = func() (images []Image) {
-		for _, use := range uses {
+		for _, use := range *uses {
 			images = append(images, use.Image)
 		}
 		return images
 	}
+}
+
+// However many namespaces store as much as they can, the next one can store something, and cluster-scoped objects have their part.
+func TestGreedyNamespacesLeaveRoom(t *testing.T) {
+	s := &Store{Dir: t.TempDir(), Limit: 800}
+	var uses []Use
+	s.usedBy(&uses)
 	greedy := func(namespace string) (n int) {
 		for ; ; n++ {
 			name := fmt.Sprintf("%s/%d", cmp.Or(namespace, "cluster"), n)
@@ -101,13 +100,7 @@ func TestGreedyNamespacesLeaveRoom(t *testing.T) {
 func TestATenantGoesThroughImages(t *testing.T) {
 	s := stocked(t, 80, "a", "b", "c")
 	var uses []Use
-	s.Uses = func() []Use { return uses }
-	s.Used = func() (images []Image) {
-		for _, use := range uses {
-			images = append(images, use.Image)
-		}
-		return images
-	}
+	s.usedBy(&uses)
 	for n := range 10 {
 		name := "t" + strings.Repeat("x", n)
 		uses = []Use{{named("quay.io/" + name), "tenant"}}
