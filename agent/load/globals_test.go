@@ -15,9 +15,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -123,5 +126,55 @@ func TestUnsharedVariables(t *testing.T) {
 		if got := request.GetMetadata()[v1alpha1.MetadataUnshared]; got != want || want == "" && len(request.GetMetadata()) > 0 {
 			t.Errorf("%s: %q, want %q", functions, got, want)
 		}
+	}
+}
+
+// The reports of functions that use one variable say so over a daemon that doesn't share it, even after a restart of the agent.
+func TestUnsharedVariablesAreKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		create func(root string) *daemontest.Daemon
+		want   string
+	}{
+		"shared":     {daemontest.New, ""},
+		"not shared": {daemontest.NewGo, "hits (a, b)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newNode(t)
+				l.daemon = c.create(t.TempDir())
+				l.Inventory = daemon.NewInventory(l.daemon, "")
+				l.alter = func(a *reader.Answer) {
+					if a.Object != nil {
+						a.Object.Shared = []reader.SharedVariable{{Name: "hits", Functions: []string{"a", "b"}}}
+					}
+				}
+				app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app", UID: "uid"}}
+				app.Spec.ByteCode.Image = &v1alpha1.BytecodeImage{Url: imageURL}
+				for _, function := range []string{"a", "b"} {
+					member := v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{Names: []string{"syscalls/sys_enter_kill"}}}
+					member.Tracepoint.BpfFunctionName = function
+					app.Spec.Programs = append(app.Spec.Programs, member)
+				}
+				owner := program.OwnerOf("BpfApplication", app)
+				l.edit = func(o *program.Owner) { *o = owner }
+				refresh := func() {
+					if _, err := l.Inventory.Refresh(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				refresh()
+				if _, err := l.settle(); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					programs := l.Inventory.Of(owner.Key)
+					if len(programs) != 2 || programs[0].Unshared != c.want || programs[1].Unshared != c.want {
+						t.Errorf("%+v, want %q", programs, c.want)
+					}
+					l.Inventory = daemon.NewInventory(l.daemon, "")
+					refresh()
+				}
+			})
+		})
 	}
 }
