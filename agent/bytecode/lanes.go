@@ -8,7 +8,6 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/lru"
 )
 
@@ -24,13 +23,26 @@ const (
 
 // lane is a number of places for processes, and the time that a process has in one. 0 means that it isn't limited.
 type lane struct {
-	places *semaphore.Weighted
+	places *places
 	slice  time.Duration
+}
+
+// reading is a read of an image.
+type reading struct {
+	// host is that of the image's registry.
+	host string
+	// namespaces returns those whose objects wait for the read.
+	namespaces func() []string
+	// leave is called when the read doesn't use the lane of the fast ones, or not anymore. If it returns false, the read ends.
+	leave func() bool
+	// read must return soon after its context ends. It can be called several times.
+	read func(context.Context)
 }
 
 // lanes limits the number of concurrent processes so that registries that don't respond, or respond slowly, only delay
 // their own images. A process that takes longer than its slice moves to the next lane. If there is no place, it ends, and
-// starts again when there is one. Images of a host start in the lane where its last one ended.
+// starts again when there is one. Images of a host start in the lane where its last one ended, and namespaces take turns in
+// each lane. In the last one, where a process can take all its time, they have the same number of places.
 type lanes struct {
 	lanes [3]lane
 	hosts *lru.Cache // the index of a lane, by host
@@ -39,9 +51,9 @@ type lanes struct {
 func newLanes() *lanes {
 	return &lanes{
 		lanes: [3]lane{
-			{semaphore.NewWeighted(maxFast), slice},
-			{semaphore.NewWeighted(maxMiddle), longSlice},
-			{semaphore.NewWeighted(maxSlow), 0},
+			{newPlaces(maxFast, false), slice},
+			{newPlaces(maxMiddle, false), longSlice},
+			{newPlaces(maxSlow, true), 0},
 		},
 		hosts: lru.New(maxSlowHosts),
 	}
@@ -50,28 +62,27 @@ func newLanes() *lanes {
 // errCrowded means that a read is slow, and that there are too many slow ones.
 var errCrowded = errors.New("too many images are being read from slow registries")
 
-// run calls read for an image of a host, possibly several times. Read must return soon after its context ends. Run
-// returns an error if ctx ends first. It calls leave when it doesn't use the lane of the fast ones, or not anymore, and ends
-// with errCrowded if that returns false.
-func (l *lanes) run(ctx context.Context, host string, leave func() bool, read func(context.Context)) error {
-	n := l.laneOf(host)
-	if n > 0 && !leave() {
+// run performs a read. It returns an error if ctx ends first, and errCrowded if leave returns false.
+func (l *lanes) run(ctx context.Context, r reading) error {
+	n := l.laneOf(r.host)
+	if n > 0 && !r.leave() {
 		return errCrowded
 	}
 	for {
-		if err := l.lanes[n].places.Acquire(ctx, 1); err != nil {
+		p, err := l.lanes[n].places.acquire(ctx, r.namespaces)
+		if err != nil {
 			return err
 		}
-		next, ended := l.laneOf(host), false
+		next, ended := l.laneOf(r.host), false
 		if next <= n { // otherwise, it was found out while this waited
-			ended, next = l.runIn(ctx, n, host, leave, read)
+			ended, next = l.runIn(ctx, n, p, r)
 		} else {
-			l.lanes[n].places.Release(1)
+			l.lanes[n].places.release(p)
 		}
 		switch {
 		case ended:
 			return ctx.Err()
-		case n == 0 && !leave():
+		case n == 0 && !r.leave():
 			return errCrowded
 		}
 		n = next
@@ -84,16 +95,28 @@ func (l *lanes) laneOf(host string) int {
 	return index
 }
 
+// reconsider takes into account that another namespace waits for a read.
+func (l *lanes) reconsider() {
+	for _, lane := range l.lanes {
+		lane.places.reconsider()
+	}
+}
+
 // runIn calls read in a lane where it has a place. It moves to the next lanes while they have places. It returns false,
 // and the lane to wait for, if read didn't end.
-func (l *lanes) runIn(ctx context.Context, n int, host string, leave func() bool, read func(context.Context)) (done bool, next int) {
+func (l *lanes) runIn(ctx context.Context, n int, p *place, r reading) (done bool, next int) {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	start, ended := time.Now(), make(chan struct{})
 	go func() {
 		defer close(ended)
-		read(reading)
+		r.read(reading)
 	}()
+	giveUp := func() {
+		stop()
+		<-ended
+		l.lanes[n].places.release(p)
+	}
 	for {
 		var over <-chan time.Time
 		if limit := l.lanes[n].slice; limit > 0 {
@@ -101,21 +124,26 @@ func (l *lanes) runIn(ctx context.Context, n int, host string, leave func() bool
 		}
 		select {
 		case <-ended:
-			l.lanes[n].places.Release(1)
+			l.lanes[n].places.release(p)
 			if time.Since(start) < slice {
-				l.hosts.Remove(host)
+				l.hosts.Remove(r.host)
 			}
 			return true, n
+		case <-p.wanted:
+			giveUp()
+			return false, n
 		case <-over:
 		}
-		l.hosts.Add(host, n+1)
-		if n == 0 && !leave() || !l.lanes[n+1].places.TryAcquire(1) {
-			stop()
-			<-ended
-			l.lanes[n].places.Release(1)
+		l.hosts.Add(r.host, n+1)
+		var following *place
+		if n > 0 || r.leave() {
+			following = l.lanes[n+1].places.tryAcquire(r.namespaces)
+		}
+		if following == nil {
+			giveUp()
 			return false, n + 1
 		}
-		l.lanes[n].places.Release(1)
-		n++
+		l.lanes[n].places.release(p)
+		n, p = n+1, following
 	}
 }

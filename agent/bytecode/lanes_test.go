@@ -36,6 +36,23 @@ var silent = taking(timeout)
 // always lets reads leave the lane of the fast ones.
 func always() bool { return true }
 
+// of returns a read of an image of a host, for an object of a namespace.
+func of(namespace, host string, read func(context.Context)) reading {
+	return reading{host: host, namespaces: func() []string { return []string{namespace} }, leave: always, read: read}
+}
+
+func (l *lanes) free() [3]int {
+	var free [3]int
+	for i, lane := range l.lanes {
+		lane.places.mu.Lock()
+		free[i] = lane.places.free
+		lane.places.mu.Unlock()
+	}
+	return free
+}
+
+var allFree = [3]int{maxFast, maxMiddle, maxSlow}
+
 // Hosts that don't respond only delay themselves: another host's image is read immediately,
 // even if its registry isn't nearby, and all of them get their whole time in the end.
 func TestSilentHosts(t *testing.T) {
@@ -58,12 +75,12 @@ func TestSilentHosts(t *testing.T) {
 				for host := range c.hosts {
 					for range c.images {
 						all.Go(func() {
-							err := l.run(t.Context(), fmt.Sprint(host), always, func(ctx context.Context) {
+							err := l.run(t.Context(), of("a", fmt.Sprint(host), func(ctx context.Context) {
 								silent(ctx)
 								if ctx.Err() == nil {
 									whole.Add(1)
 								}
-							})
+							}))
 							if err != nil {
 								t.Error(err)
 							}
@@ -74,7 +91,7 @@ func TestSilentHosts(t *testing.T) {
 				start := time.Now()
 				for range 3 { // also later, when the silent ones are known
 					begin := time.Now()
-					if err := l.run(t.Context(), "near", always, taking(c.takes)); err != nil {
+					if err := l.run(t.Context(), of("a", "near", taking(c.takes))); err != nil {
 						t.Error(err)
 					}
 					if took := time.Since(begin); took > c.within {
@@ -102,7 +119,7 @@ func TestSlowHosts(t *testing.T) {
 				var starts, ends, running, most atomic.Int32
 				for n := range reads {
 					all.Go(func() {
-						err := l.run(t.Context(), fmt.Sprint(n), always, func(ctx context.Context) {
+						err := l.run(t.Context(), of("a", fmt.Sprint(n), func(ctx context.Context) {
 							starts.Add(1)
 							most.Store(max(most.Load(), running.Add(1)))
 							taking(wan)(ctx)
@@ -110,7 +127,7 @@ func TestSlowHosts(t *testing.T) {
 							if ctx.Err() == nil {
 								ends.Add(1)
 							}
-						})
+						}))
 						if err != nil {
 							t.Error(err)
 						}
@@ -130,7 +147,7 @@ func TestHostsThatBecomeFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes()
 		read := func(took time.Duration) {
-			if err := l.run(t.Context(), "h", always, taking(took)); err != nil {
+			if err := l.run(t.Context(), of("a", "h", taking(took))); err != nil {
 				t.Error(err)
 			}
 		}
@@ -149,10 +166,9 @@ func TestHostsThatBecomeFast(t *testing.T) {
 			all.Go(func() { read(timeout) })
 		}
 		synctest.Wait()
-		if !l.lanes[0].places.TryAcquire(maxFast) {
+		if l.free()[0] != maxFast {
 			t.Error("a host that is known to be slow has a fast place")
 		}
-		l.lanes[0].places.Release(maxFast)
 		all.Wait()
 	})
 }
@@ -165,7 +181,7 @@ func TestLanesEnd(t *testing.T) {
 		var all sync.WaitGroup
 		for n := range 3 * (maxFast + maxSlow) {
 			all.Go(func() {
-				if err := l.run(ctx, fmt.Sprint(n), always, silent); !errors.Is(err, context.Canceled) {
+				if err := l.run(ctx, of("a", fmt.Sprint(n), silent)); !errors.Is(err, context.Canceled) {
 					t.Errorf("%v", err)
 				}
 			})
@@ -177,10 +193,10 @@ func TestLanesEnd(t *testing.T) {
 		if took := time.Since(start); took > 0 {
 			t.Errorf("it took %s", took)
 		}
-		if !l.lanes[0].places.TryAcquire(maxFast) || !l.lanes[1].places.TryAcquire(maxMiddle) || !l.lanes[2].places.TryAcquire(maxSlow) {
-			t.Error("places are taken")
+		if free := l.free(); free != allFree {
+			t.Errorf("free places: %v", free)
 		}
-		if err := l.run(ctx, "another", always, func(context.Context) {}); !errors.Is(err, context.Canceled) {
+		if err := l.run(ctx, of("a", "another", func(context.Context) {})); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -191,24 +207,83 @@ func TestLanesEnd(t *testing.T) {
 func TestCrowded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes()
-		never := func() bool { return false }
-		if err := l.run(t.Context(), "near", never, taking(lan)); err != nil {
+		never := func(host string, read func(context.Context)) reading {
+			r := of("a", host, read)
+			r.leave = func() bool { return false }
+			return r
+		}
+		if err := l.run(t.Context(), never("near", taking(lan))); err != nil {
 			t.Error(err)
 		}
 		var all sync.WaitGroup
 		for range 3 * maxFast {
 			all.Go(func() {
-				if err := l.run(t.Context(), "h", never, silent); !errors.Is(err, errCrowded) {
+				if err := l.run(t.Context(), never("h", silent)); !errors.Is(err, errCrowded) {
 					t.Error(err)
 				}
 			})
 		}
 		all.Wait()
-		if err := l.run(t.Context(), "h", never, func(context.Context) { t.Error("it was read") }); !errors.Is(err, errCrowded) {
+		if err := l.run(t.Context(), never("h", func(context.Context) { t.Error("it was read") })); !errors.Is(err, errCrowded) {
 			t.Error(err)
 		}
-		if !l.lanes[0].places.TryAcquire(maxFast) || !l.lanes[1].places.TryAcquire(maxMiddle) || !l.lanes[2].places.TryAcquire(maxSlow) {
-			t.Error("places are taken")
+		if free := l.free(); free != allFree {
+			t.Errorf("free places: %v", free)
 		}
 	})
+}
+
+// Images of a registry that doesn't respond for some of them delay only those of their own namespaces: another namespace's are
+// read immediately, even if the registry is known to be slow, or the images take long. With more namespaces, they take turns.
+func TestNamespacesAtASlowHost(t *testing.T) {
+	for name, c := range map[string]struct {
+		greedy        int // namespaces with 30 reads
+		others        []string
+		takes, within time.Duration
+	}{
+		"a namespace":                   {1, []string{"b", "b", "c"}, lan, lan},
+		"a namespace, distant images":   {1, []string{"b", "b", "c"}, wan, wan},
+		"9 namespaces":                  {9, []string{"b"}, lan, lan},
+		"9 namespaces, a distant image": {9, []string{"b"}, wan, wan},
+		"more namespaces than places":   {15, []string{"b", "c"}, lan, 2 * timeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLanes()
+				ctx, stop := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				for n := range c.greedy {
+					for range 30 {
+						all.Go(func() {
+							for ctx.Err() == nil { // when it failed, it is read again
+								_ = l.run(ctx, of(fmt.Sprint("greedy", n), "h", silent))
+							}
+						})
+					}
+				}
+				<-time.After(3 * timeout / 2)
+				for range 5 {
+					var both sync.WaitGroup
+					for _, namespace := range c.others {
+						both.Go(func() {
+							start := time.Now()
+							if err := l.run(ctx, of(namespace, "h", taking(c.takes))); err != nil {
+								t.Error(err)
+							}
+							if took := time.Since(start); took > c.within {
+								t.Errorf("%s: it took %s", namespace, took)
+							}
+						})
+					}
+					both.Wait()
+					<-time.After(timeout / 7)
+				}
+				stop()
+				all.Wait()
+				if free := l.free(); free != allFree {
+					t.Errorf("free places: %v", free)
+				}
+			})
+		})
+	}
 }

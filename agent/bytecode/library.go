@@ -98,7 +98,10 @@ func (e *UnfitError) Error() string { return e.Text }
 // calls later, unless it is nil, when it makes sense to ask again. If there is an error about
 // signatures, the answer still has the object.
 func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode, error) {
-	l.once.Do(func() { l.lanes, l.runs, l.busy, l.findings = newLanes(), newRuns(), newBusy(), lru.New(maxFindings) })
+	l.once.Do(func() {
+		l.lanes, l.busy, l.findings = newLanes(), newBusy(), lru.New(maxFindings)
+		l.runs = newRuns(l.lanes.reconsider)
+	})
 	found, request, err := l.known(q)
 	if err != nil || request == nil {
 		l.runs.leave(q.Owner, q.Image)
@@ -246,7 +249,8 @@ func (q Question) runKey(request reader.Request, noEntry *NoEntryError) string {
 func (l *Library) ask(ctx context.Context, r *run, image Image, request *reader.Request, create func() (*Files, error)) (answer reader.Answer, files *Files, err error) {
 	var failed error
 	var wait *BusyError
-	err = l.lanes.run(ctx, hostOf(request.Image), func() bool { return l.runs.slow(r) }, func(ctx context.Context) {
+	one := reading{host: hostOf(request.Image), namespaces: func() []string { return l.runs.waitFor(r) }, leave: func() bool { return l.runs.slow(r) }}
+	one.read = func(ctx context.Context) {
 		files.Discard()
 		if wait = l.busy.answer(request); wait != nil {
 			return
@@ -260,7 +264,8 @@ func (l *Library) ask(ctx context.Context, r *run, image Image, request *reader.
 			l.Observe(time.Since(start), resultOf(&answer))
 		}
 		wait = l.busy.note(request, &answer)
-	})
+	}
+	err = l.lanes.run(ctx, one)
 	text := fmt.Sprintf("image %s: %s", image.Reference, answer.Error)
 	switch err = errors.Join(err, failed); {
 	case err != nil:

@@ -548,6 +548,42 @@ func TestReadsOfANamespaceAreBounded(t *testing.T) {
 	})
 }
 
+// An image whose registry is slow isn't delayed for a namespace because another one, whose images don't respond there, asked for
+// it first.
+func TestAReadThatAnotherNamespaceStarted(t *testing.T) {
+	test(t, func(s *shelf) {
+		s.set(func() { s.content["slow.example/a:v1"] = "a" })
+		s.Read = func(ctx context.Context, r *reader.Request, files *Files) reader.Answer {
+			if r.Image == "slow.example/a:v1" {
+				return s.serve(ctx, r, files)
+			}
+			silent(ctx)
+			return reader.Answer{Error: "it doesn't answer"}
+		}
+		ask := func(namespace, image string) Question {
+			q := question(image, "")
+			q.Owner = asker(namespace)
+			_, _ = s.Find(s.t.Context(), q, func() {})
+			return q
+		}
+		ask("greedy", "slow.example/0")
+		<-time.After(timeout)
+		for n := range maxReading - 1 {
+			ask("greedy", fmt.Sprint("slow.example/", n))
+		}
+		synctest.Wait() // until they have the places
+		ask("greedy", "slow.example/a:v1")
+		<-time.After(longSlice)
+		q := ask("b", "slow.example/a:v1")
+		<-time.After(2 * lan)
+		synctest.Wait()
+		if found, err := s.Find(s.t.Context(), q, nil); err != nil || found.Path == "" {
+			s.t.Errorf("%+v, %v", found, err)
+		}
+		<-time.After(maxReading * timeout)
+	})
+}
+
 // bubbleStacks returns the stacks of the goroutines in the bubble of the test, without those that the runtime starts for itself,
 // such as for cleanups of files.
 func bubbleStacks() []string {
@@ -566,7 +602,7 @@ func bubbleStacks() []string {
 // come is free after a while.
 func TestPlacesAreKeptForThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newRuns()
+		s := newRuns(func() {})
 		var end []chan struct{}
 		var mu sync.Mutex
 		told := map[string]bool{}
@@ -625,7 +661,7 @@ func TestPlacesAreNotKeptForThoseWhoHaveARead(t *testing.T) {
 	for name, fromStore := range map[string]bool{"from another's read": false, "from the store": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newRuns()
+				s := newRuns(func() {})
 				end := map[string]chan struct{}{}
 				var mu sync.Mutex
 				told := map[string]int{}
@@ -682,9 +718,9 @@ func TestPlacesAreNotKeptForThoseWhoHaveARead(t *testing.T) {
 
 // If a read gives way because the namespace that started it has too many slow ones, a namespace that hasn't can start it.
 func TestAReadThatGivesWay(t *testing.T) {
-	s := newRuns()
+	s := newRuns(func() {})
 	told := map[string]bool{}
-	r := &run{key: "k", namespace: "full", later: map[program.Key]func(){}}
+	r := &run{key: "k", namespaces: []string{"full"}, later: map[program.Key]func(){}}
 	for _, namespace := range []string{"full", "free"} {
 		r.later[asker(namespace)] = func() { told[namespace] = true }
 	}

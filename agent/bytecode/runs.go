@@ -37,9 +37,9 @@ type run struct {
 	started time.Time
 	// image is what the question was about.
 	image Image
-	// namespace is the one of the owner that started it.
-	namespace string
-	speed     speed
+	// namespaces are those of the owners that have waited for it, the one that started it first.
+	namespaces []string
+	speed      speed
 	// waiting is how many questions wait for the result, and later has the owners that are told when it is there.
 	waiting int
 	later   map[program.Key]func()
@@ -65,6 +65,9 @@ const (
 // runs are the reads in progress, and the results of others. A read in progress is never forgotten, so that the same isn't
 // read twice at a time.
 type runs struct {
+	// shared is called when another namespace waits for a read in progress.
+	shared func()
+
 	mu         sync.Mutex
 	byKey      map[string]*run
 	namespaces map[string]*namespaceRuns
@@ -87,8 +90,8 @@ type waiter struct {
 	told time.Time
 }
 
-func newRuns() *runs {
-	return &runs{byKey: map[string]*run{}, namespaces: map[string]*namespaceRuns{}}
+func newRuns(shared func()) *runs {
+	return &runs{shared: shared, byKey: map[string]*run{}, namespaces: map[string]*namespaceRuns{}}
 }
 
 // of returns the runs of a namespace.
@@ -116,12 +119,16 @@ func (s *runs) join(ctx context.Context, owner program.Key, wanted *run, read fu
 		if told = n.leave(w); r.done {
 			return r, time.Time{}
 		}
+		if !slices.Contains(r.namespaces, owner.Namespace) {
+			r.namespaces = append(r.namespaces, owner.Namespace)
+			told = append(told, s.shared)
+		}
 	case n.free(wanted.speed, w) <= 0:
 		return nil, n.wait(wanted.speed, w)
 	default:
 		told = n.leave(w)
 		r = wanted
-		r.started, r.namespace, r.waiting, r.later = time.Now(), owner.Namespace, 1, map[program.Key]func(){}
+		r.started, r.namespaces, r.waiting, r.later = time.Now(), []string{owner.Namespace}, 1, map[program.Key]func(){}
 		s.byKey[r.key] = r
 		n.reading[r.speed]++
 		go func() {
@@ -210,10 +217,17 @@ func (n *namespaceRuns) next(speed speed) []func() {
 	return tell
 }
 
+// waitFor returns the namespaces whose objects wait for a run.
+func (s *runs) waitFor(r *run) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return r.namespaces
+}
+
 // slow makes a run one from a slow registry. It returns false if its namespace has too many.
 func (s *runs) slow(r *run) bool {
 	s.mu.Lock()
-	n := s.of(r.namespace)
+	n := s.of(r.namespaces[0])
 	if r.speed == slow || n.reading[slow] >= maxReading {
 		s.mu.Unlock()
 		return r.speed == slow
@@ -232,7 +246,7 @@ func (s *runs) slow(r *run) bool {
 func (s *runs) end(r *run, found Bytecode, err error) []func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.of(r.namespace)
+	n := s.of(r.namespaces[0])
 	n.reading[r.speed]--
 	tell := n.next(r.speed)
 	for owner, later := range r.later {

@@ -23,8 +23,7 @@ const greedy = "greedy"
 
 const greedyObjects = 40
 
-// greedyTenant is a tenant with objects whose images are at a registry that doesn't answer, which no others use: a slow registry
-// delays all its images. Each second one's can be read.
+// greedyTenant is a tenant with objects whose images are at a registry that doesn't answer. Each second one's can be read.
 var greedyTenant = FaultKind{
 	Name: "a tenant with many objects at a silent registry", Targets: nobody, Shortest: 10 * time.Second, Longest: 10 * time.Minute,
 	Begin: func(ctx context.Context, c *Cluster, f Fault, _ simulation.Event) error {
@@ -41,7 +40,7 @@ var greedyTenant = FaultKind{
 			o.Spec.Containers = &v1alpha1.ContainerNsSelector{}
 			o.Spec.ByteCode.Image = &v1alpha1.BytecodeImage{Url: "images/" + o.Name}
 			if i%2 == 0 {
-				o.Spec.ByteCode.Image.Url = "silent.example/" + o.Spec.ByteCode.Image.Url + silent
+				o.Spec.ByteCode.Image.Url += silent
 			}
 			all = append(all, o)
 			c.must(c.Client.Create(ctx, o))
