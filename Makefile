@@ -141,9 +141,11 @@ test-code: deps ## Run all tests that need no cluster (as root).
 test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.
 	CGO_ENABLED=1 go test -race $(MODULES:%=./%/...) ./examples/...
 
+ENVTESTS = ./envtest/... ./simulation/apiserver
+
 .PHONY: test-envtest
 test-envtest: envtest kubectl-bpfman chart ## Run the tests that need a kube-apiserver and etcd.
-	$(call requires,envtest commands) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) KUBECTL_BPFMAN=$(LOCALBIN)/kubectl-bpfman go -C tests test -count=1 -p 4 -parallel 8 -timeout 20m $(ENVTEST_FLAGS) ./envtest/... ./simulation/apiserver
+	$(call requires,envtest commands) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) KUBECTL_BPFMAN=$(LOCALBIN)/kubectl-bpfman go -C tests test -count=1 -p 4 -parallel 8 -timeout 20m $(ENVTEST_FLAGS) $(ENVTESTS)
 
 # On the one-node cluster, the pods are recreated, because images can have changed under the same names.
 .PHONY: test-e2e

@@ -241,13 +241,14 @@ soak: bytecode build/tests/cmd/node-probe cluster-up ## Load and unload AT_ONCE=
 	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
 	@$(CHAOS_TEST) CHAOS_FILE=$(LOCALBIN)/soak.csv PROGRAMS=$(PROGRAMS) AT_ONCE=$(AT_ONCE) go test -count=1 -v -timeout 12h -run Soak ./chaos
 
+# The API server in memory answers as the version of Kubernetes whose libraries it is built from.
 .PHONY: test-previous-kubernetes
-test-previous-kubernetes: $(PREVIOUS_KUBERNETES) ## Run test-envtest on the API server of the version of Kubernetes before that of the one-node cluster.
-	@$(MAKE) --no-print-directory test-envtest KUBEBUILDER_ASSETS=$(patsubst %/,%,$(dir $(PREVIOUS_KUBERNETES)))
+test-previous-kubernetes: $(PREVIOUS_KUBERNETES) ## Run the tests of definitions, status, and the operator's objects on the API server of the version of Kubernetes before that of the one-node cluster.
+	@$(MAKE) --no-print-directory test-envtest ENVTESTS=./envtest/... KUBEBUILDER_ASSETS=$(patsubst %/,%,$(dir $(PREVIOUS_KUBERNETES)))
 
 .PHONY: test-oldest-kubernetes
-test-oldest-kubernetes: $(OLDEST_KUBERNETES) ## Run test-envtest on the API server of the oldest version of Kubernetes that bpfman supports.
-	@$(MAKE) --no-print-directory test-envtest KUBEBUILDER_ASSETS=$(patsubst %/,%,$(dir $(OLDEST_KUBERNETES)))
+test-oldest-kubernetes: $(OLDEST_KUBERNETES) ## Run the tests of definitions, status, and the operator's objects on the API server of the oldest version of Kubernetes that bpfman supports.
+	@$(MAKE) --no-print-directory test-envtest ENVTESTS=./envtest/... KUBEBUILDER_ASSETS=$(patsubst %/,%,$(dir $(OLDEST_KUBERNETES)))
 
 # Slow tests of what rarely breaks. docs/development.md says when to run them.
 .PHONY: test-slow

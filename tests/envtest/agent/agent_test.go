@@ -483,6 +483,9 @@ func (n *node) settled() error {
 	if err := n.client.List(context.Background(), &owners, client.InNamespace("")); err != nil {
 		return err
 	}
+	owners.Items = slices.DeleteFunc(owners.Items, func(o v1alpha1.TracepointProgram) bool {
+		return o.Spec.NodeSelector.MatchLabels["test"] != n.name // of another test
+	})
 	objects := n.programs()
 	if len(owners.Items) != len(objects) || len(objects) != len(n.daemon.Programs()) {
 		return fmt.Errorf("%d owners, %d objects, %d programs", len(owners.Items), len(objects), len(n.daemon.Programs()))
