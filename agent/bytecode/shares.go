@@ -4,6 +4,7 @@
 package bytecode
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -48,8 +49,8 @@ type tenancy struct {
 type users struct{ own, others, cluster bool }
 
 // tenancy returns what a claim's namespace has, or nil if the claim has no limit: the image is for a cluster-scoped object, or one
-// uses it too, or it isn't known what is used. The caller holds mu.
-func (s *Store) tenancy(c claim, all []stored) *tenancy {
+// uses it too, or it isn't known what is used. kept are the images in use. The caller holds mu.
+func (s *Store) tenancy(c claim, all []stored, kept map[string]bool) *tenancy {
 	if c.namespace == "" || s.Uses == nil || s.unknown() != nil {
 		return nil
 	}
@@ -75,7 +76,11 @@ func (s *Store) tenancy(c claim, all []stored) *tenancy {
 	t := &tenancy{claim: c, of: map[string]bool{}}
 	var cluster, others int64
 	for _, o := range all {
-		switch of := by[o.path]; {
+		of := by[o.path]
+		if !kept[o.path] {
+			of = users{}
+		}
+		switch {
 		case o.path == c.base:
 			t.replaces = true
 		case of.cluster:
@@ -91,6 +96,75 @@ func (s *Store) tenancy(c claim, all []stored) *tenancy {
 	}
 	t.limit = max(0, s.Limit-max(s.Limit/forCluster, cluster)-others) / perNamespace
 	return t
+}
+
+// kept returns which of the images that objects on this node use are kept, by path without suffixes. Objects of a namespace can
+// also name what others have stored, which no claim of the namespace limits. Beyond the largest share that a namespace can have,
+// and beyond what is for all namespaces, such images aren't in use: those of the namespace with the most, and of these, the ones
+// that weren't used for the longest time.
+func (s *Store) kept(all []stored) map[string]bool {
+	if s.Uses == nil {
+		return s.used()
+	}
+	kept, by := map[string]bool{}, map[string]map[string]bool{} // by namespace
+	for _, use := range s.Uses() {
+		base, err := s.base(s.resolvedUse(use.Image))
+		switch {
+		case err != nil:
+		case use.Namespace == "":
+			kept[base] = true
+		default:
+			if by[use.Namespace] == nil {
+				by[use.Namespace] = map[string]bool{}
+			}
+			by[use.Namespace][base] = true
+		}
+	}
+	h := holdings{size: map[string]int64{}, images: map[string][]stored{}, users: map[string]int{}}
+	for namespace, images := range by {
+		for _, o := range all { // the one that wasn't used for the longest time first
+			if images[o.path] && !kept[o.path] {
+				h.add(namespace, o)
+			}
+		}
+	}
+	h.limit(s.Limit - s.Limit/forCluster)
+	for base, n := range h.users {
+		kept[base] = n > 0
+	}
+	return kept
+}
+
+// holdings are the images that only namespaced objects use.
+type holdings struct {
+	size   map[string]int64    // by namespace, in bytes
+	images map[string][]stored // by namespace
+	users  map[string]int      // the number of namespaces, by path
+	total  int64               // bytes, with each image once
+}
+
+func (h *holdings) add(namespace string, o stored) {
+	h.images[namespace] = append(h.images[namespace], o)
+	h.size[namespace] += o.size
+	if h.users[o.path]++; h.users[o.path] == 1 {
+		h.total += o.size
+	}
+}
+
+// limit has namespaces give up images until all have most bytes, and each 1/perNamespace of that.
+func (h *holdings) limit(most int64) {
+	for len(h.size) > 0 {
+		namespace := slices.MaxFunc(slices.Sorted(maps.Keys(h.size)), func(a, b string) int { return cmp.Compare(h.size[a], h.size[b]) })
+		if h.size[namespace] <= most/perNamespace && h.total <= most {
+			return
+		}
+		first := h.images[namespace][0]
+		h.images[namespace] = h.images[namespace][1:]
+		h.size[namespace] -= first.size
+		if h.users[first.path]--; h.users[first.path] == 0 {
+			h.total -= first.size
+		}
+	}
 }
 
 func (t *tenancy) has(o stored) {

@@ -96,6 +96,48 @@ func TestGreedyNamespacesLeaveRoom(t *testing.T) {
 	}
 }
 
+// A tenant whose objects name what a cluster-scoped object has used keeps no more of it than a share, however long that goes on.
+func TestNamesOfOthersImagesKeepAShare(t *testing.T) {
+	s := &Store{Dir: t.TempDir(), Limit: 80}
+	var uses []Use
+	s.usedBy(&uses)
+	var names []string
+	for n := range 20 {
+		name := fmt.Sprintf("v%02d", n)
+		names = append(names, name)
+		uses = slices.DeleteFunc(uses, func(u Use) bool { return u.Namespace == "" })
+		uses = append(uses, Use{named("quay.io/" + name), ""}, Use{named("quay.io/" + name), "tenant"})
+		if err := putFor(t, s, "", name); err != nil {
+			t.Fatalf("an object of the cluster can't use %s: %v", name, err)
+		}
+	}
+	if err := putFor(t, s, "other", "new"); err != nil || s.Size() > 80 {
+		t.Errorf("another tenant has no share: %v, with %d bytes", err, s.Size())
+	}
+	if got := has(s, append(names, "new")...); !strings.HasSuffix(got, "v17 v18 v19 new") {
+		t.Errorf("it has %s", got)
+	}
+}
+
+// Namespaces that name more than what is for all of them keep it evenly.
+func TestNamesOfManyNamespaces(t *testing.T) {
+	s := stocked(t, 80, "a", "b", "c", "d", "e", "f", "g", "h")
+	var uses []Use
+	s.usedBy(&uses)
+	for n, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		uses = append(uses, Use{named("quay.io/" + name), fmt.Sprint("tenant-", n/2)})
+	}
+	if err := putFor(t, s, "", "new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := putFor(t, s, "", "newer"); err != nil {
+		t.Fatal(err)
+	}
+	if got := has(s, "a", "b", "c", "d", "e", "f", "g", "h"); got != "b d e f g h" {
+		t.Errorf("it has %s", got)
+	}
+}
+
 // A tenant whose objects use one image after the other removes its own, and not all that others have used.
 func TestATenantGoesThroughImages(t *testing.T) {
 	s := stocked(t, 80, "a", "b", "c")

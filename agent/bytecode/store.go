@@ -363,7 +363,7 @@ func (s *Store) makeRoom(c claim) error {
 	if err != nil {
 		return err
 	}
-	used := s.used()
+	used := s.kept(all)
 	var unused []stored
 	var inUse, total int64
 	for _, o := range all {
@@ -383,7 +383,7 @@ func (s *Store) makeRoom(c claim) error {
 	if err := s.unknown(); err != nil && (total+size > s.Limit || len(all) >= maxRecords) {
 		return fmt.Errorf("the node's store of bytecode is full, and it isn't known yet which images are in use: %w", err)
 	}
-	own := s.tenancy(c, all)
+	own := s.tenancy(c, all, used)
 	if err := own.refuse(); err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bpfman/bpfman-operator/agent/breaker"
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
@@ -61,7 +60,6 @@ type facts struct {
 	containers *snapshot[[]program.Container]
 	// podInterfaces contains the last containers with the interfaces of their pods.
 	podInterfaces *snapshot[[]program.Container]
-	runtime       breaker.Breaker
 	// announced are the containers that are about to start. The container runtime doesn't list them yet.
 	announced announced
 }
@@ -125,28 +123,22 @@ func (f *facts) or(s *since) since {
 }
 
 // running returns the containers on the node, with the interfaces of their pods if they are needed. It fails immediately
-// while the container runtime doesn't respond.
-func (f *facts) running(ctx context.Context, s *since, interfaces bool) (found []program.Container, err error) {
+// while the container runtime, or the kernel about its processes, doesn't respond.
+func (f *facts) running(ctx context.Context, s *since, interfaces bool) ([]program.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, runtimeDeadline)
 	defer cancel()
 	asked := f.or(s)
 	// Before the lists: what a later list has isn't announced anymore then, although these may lack it.
 	announced := f.announced.all()
-	err = f.runtime.Do(func() error {
-		last, err := f.containers.get(ctx, asked.containers)
-		if err != nil {
-			return err
-		}
-		if interfaces {
-			// A reading from now on has these containers, or later ones.
-			if last, err = f.podInterfaces.get(ctx, max(asked.podInterfaces, last.ended)); err != nil {
-				return err
-			}
-		}
-		found = merge(last.value, announced)
-		return nil
-	})
-	return found, err
+	last, err := f.containers.inTurn(ctx, asked.containers)
+	if err == nil && interfaces {
+		// A reading from now on has these containers, or later ones.
+		last, err = f.podInterfaces.inTurn(ctx, max(asked.podInterfaces, last.ended))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return merge(last.value, announced), nil
 }
 
 // outlived reports whether the containers of pods that the API server doesn't have were running when containers were last

@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/policy"
 )
 
 // reconciler takes an owner through the parts of the agent, once: what it is assigned, its plan, the gate, and the loader. It
@@ -191,6 +192,7 @@ func (r *reconciler) converge(ctx context.Context, key program.Key, owner *progr
 		outcome, err := r.loader.Execute(ctx, load.Pass{Key: key})
 		return plan.Plan{}, outcome, 0, err
 	}
+	c.earlier.Running = r.running(key, owner)
 	g, err := r.policies.For(ctx, owner, c.earlier)
 	if err != nil {
 		return plan.Plan{}, report.Outcome{}, 0, err
@@ -218,6 +220,21 @@ func (r *reconciler) converge(ctx context.Context, key program.Key, owner *progr
 	}
 	r.loader.Keep(ctx, *owner, g)
 	return want, outcome, g.Again(), nil
+}
+
+// running returns what policies see of the version of an object that is recorded to run on this node, or nil if there is none.
+func (r *reconciler) running(key program.Key, owner *program.Owner) *policy.Subject {
+	version := r.changes.Confirmed(key, owner.UID)
+	if version == nil {
+		return nil
+	}
+	object, err := version.UserObject()
+	if err != nil {
+		return nil // it was stored by another version of bpfman
+	}
+	subject := policy.SubjectOf(key.Kind, object)
+	subject.NodeLabels = owner.Subject.NodeLabels
+	return &subject
 }
 
 // pass makes a plan, applies policies to it, and executes its steps.

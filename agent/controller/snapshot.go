@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/bpfman/bpfman-operator/agent/breaker"
 )
 
 // moment is a position in the order of events and reads on this node. A read that began at the moment of an event, or later,
@@ -38,6 +40,8 @@ type snapshot[T any] struct {
 	// changed is called after each successful read, with the state before. A read can be caused by an event about one owner,
 	// and show what concerns others.
 	changed func(ctx context.Context, before, now T, began moment)
+	// service is for those who ask with inTurn.
+	service breaker.Breaker
 
 	mu      sync.Mutex
 	last    *reading[T] // the last successful one, or nil
@@ -62,6 +66,19 @@ const readDeadline = runtimeDeadline - time.Second
 
 func newSnapshot[T any](what string, m *moments, read func(context.Context) (T, error), changed func(context.Context, T, T, moment)) *snapshot[T] {
 	return &snapshot[T]{what: what, moments: m, read: read, changed: changed, again: make(chan struct{}, 1)}
+}
+
+// inTurn is get for a read that waits for a service. It fails immediately while the service doesn't respond, unless the last
+// reading is recent enough. That one says nothing about the service, so it is none of its responses.
+func (s *snapshot[T]) inTurn(ctx context.Context, asked moment) (r *reading[T], err error) {
+	if last := s.latest(); last != nil && last.began >= asked {
+		return last, nil
+	}
+	err = s.service.Do(func() error {
+		r, err = s.get(ctx, asked)
+		return err
+	})
+	return r, err
 }
 
 // get returns a successful reading that began at a moment or later. It reads if there is none, and fails with this read. A

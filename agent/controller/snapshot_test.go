@@ -189,6 +189,47 @@ func TestInterruptIsNoAnswer(t *testing.T) {
 	})
 }
 
+// What was read before is no answer of a container runtime that has fallen silent since: who asks for it gets it immediately,
+// and the others still don't wait one after another.
+func TestMemoryIsNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &facts{}
+		reads := 0
+		f.containers = newSnapshot("the runtime", &f.moments, func(ctx context.Context) ([]program.Container, error) {
+			if reads++; reads > 1 {
+				<-ctx.Done()
+			}
+			return nil, ctx.Err()
+		}, func(context.Context, []program.Container, []program.Container, moment) {})
+		f.podInterfaces = newSnapshot("the kernel", &f.moments, func(context.Context) ([]program.Container, error) {
+			return nil, nil
+		}, func(context.Context, []program.Container, []program.Container, moment) {})
+		remembered := func() {
+			t.Helper()
+			began := time.Now()
+			if _, err := f.running(t.Context(), &since{}, true); err != nil || time.Since(began) > 0 {
+				t.Errorf("what was read before: %v after %s", err, time.Since(began))
+			}
+		}
+		remembered()
+		<-time.After(time.Minute)
+		if _, err := f.running(t.Context(), nil, false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		remembered()
+		<-time.After(time.Minute) // one asks again
+		remembered()
+		go func() { _, _ = f.running(t.Context(), nil, false) }()
+		synctest.Wait()
+		remembered()
+		began := time.Now()
+		if _, err := f.running(t.Context(), nil, false); err == nil || time.Since(began) > 0 {
+			t.Errorf("another one waited: %v after %s", err, time.Since(began))
+		}
+		<-time.After(time.Minute)
+	})
+}
+
 // A read that panics fails, and the next one is made.
 func TestReadThatPanics(t *testing.T) {
 	var m moments

@@ -46,6 +46,8 @@ type Earlier struct {
 	Image bytecode.Image
 	// Allowed means that policies allowed the version then.
 	Allowed bool
+	// Running is what policies see of the version that runs until another one is loaded, or nil if that isn't known.
+	Running *policy.Subject
 }
 
 // Gate has the policies for an owner at one time. It is for one worker.
@@ -157,15 +159,29 @@ func (g *Gate) Apply(ctx context.Context, want *plan.Plan, actual []daemon.Progr
 	// Programs that still run in place of ones that aren't loaded, or that are about to be
 	// replaced.
 	for _, p := range actual {
-		if wanted[p.ID] || p.Image.Reference == "" || p.OwnerUID != string(g.owner.UID) {
+		subject, known := g.running(p)
+		if wanted[p.ID] || !known || p.OwnerUID != string(g.owner.UID) {
 			continue
 		}
-		subject := g.owner.Subject
-		subject.Image, subject.ImageError = policy.ParseImage(v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: p.Image.Reference}})
 		e := policy.Evaluate(g.policies, subject)
 		evict(e, g.judgeRunning(ctx, e, p.Image), p)
 	}
 	return judgements
+}
+
+// running returns what policies see of a program that isn't wanted anymore. Without a record of its version, its hooks aren't known:
+// those of the wanted version stand for them.
+func (g *Gate) running(p daemon.Program) (policy.Subject, bool) {
+	subject := g.owner.Subject
+	recorded := g.earlier.Running != nil
+	if recorded {
+		subject = *g.earlier.Running
+	}
+	if p.Image.Reference == "" {
+		return subject, recorded && subject.Image.IsFile()
+	}
+	subject.Image, subject.ImageError = policy.ParseImage(v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: p.Image.Reference}})
+	return subject, true
 }
 
 // judgeRunning returns the verdicts of policies on the image of a loaded program.

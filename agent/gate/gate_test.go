@@ -223,6 +223,46 @@ func TestDeniedBytecode(t *testing.T) {
 	}
 }
 
+// A version that policies deny is unloaded even if the object has changed to one that they allow, and that can't be loaded.
+func TestDeniedVersionsDoNotHideBehindLaterOnes(t *testing.T) {
+	denied := policy.SubjectOf("TracepointProgram", &v1alpha1.TracepointProgram{Spec: v1alpha1.TracepointProgramSpec{
+		TracepointProgramInfo: v1alpha1.TracepointProgramInfo{Names: []string{"syscalls/sys_enter_kill"}},
+		BpfAppCommon:          v1alpha1.BpfAppCommon{ByteCode: v1alpha1.BytecodeSelector{Path: new("/opt/denied.o")}},
+	}})
+	allowed := owned().Subject
+	image := bytecode.Image{Reference: "quay.io/acme/x:v1"}
+	for name, c := range map[string]struct {
+		running *policy.Subject
+		image   bytecode.Image
+		rule    v1alpha1.BytecodeRule
+		evicted bool
+	}{
+		"a hook":                  {&denied, image, v1alpha1.BytecodeRule{Images: []string{"**"}, Limits: &v1alpha1.BytecodeLimits{Tracepoints: []string{"sched/*"}}}, true},
+		"an allowed hook":         {&allowed, image, v1alpha1.BytecodeRule{Images: []string{"**"}, Limits: &v1alpha1.BytecodeLimits{Tracepoints: []string{"sched/*"}}}, false},
+		"a file":                  {&denied, bytecode.Image{}, v1alpha1.BytecodeRule{Images: []string{"file:/opt/denied.o"}, Deny: true}, true},
+		"a file of no record":     {nil, bytecode.Image{}, v1alpha1.BytecodeRule{Images: []string{"**"}, Deny: true}, false},
+		"an image":                {nil, image, v1alpha1.BytecodeRule{Images: []string{"quay.io/acme/*"}, Deny: true}, true},
+		"an image beside another": {&denied, image, v1alpha1.BytecodeRule{Images: []string{"file:/opt/denied.o"}, Deny: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.rule.Name = "rule"
+			p := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+			p.Spec.OnViolation, p.Spec.Rules = v1alpha1.OnViolationUnload, []v1alpha1.BytecodeRule{c.rule}
+			owner := owned()
+			g, err := (&Policies{Cluster: policies{all: []*v1alpha1.BytecodePolicy{p}}}).For(t.Context(), owner, Earlier{Running: c.running})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := plan.Want(*owner, program.Node{}, nil)
+			former := daemon.Program{ID: 7, Function: "f", OwnerUID: "uid", LoadID: "former", Image: c.image}
+			g.Apply(t.Context(), &want, []daemon.Program{former})
+			if want.Evicted[former.ID] != c.evicted {
+				t.Errorf("unloaded: %v", want.Evicted)
+			}
+		})
+	}
+}
+
 // An object whose image can't be read is queued by each event of the node. The registry is asked as often as the backoff
 // allows, and immediately after the object has changed.
 func TestEventsDoNotEndABackoff(t *testing.T) {

@@ -42,7 +42,9 @@ func (n *names) want(ctx context.Context, facts *report.Facts, again bool) {
 	}
 	for _, pin := range facts.Pins {
 		meet(pin.Place.Container, n.answer.ByContainer)
-		meet(kubelet.PodOf(pin.Path), n.answer.ByPod)
+		if pin.Place.Container == "" { // others could have any path in their container
+			meet(kubelet.PodOf(pin.Path), n.answer.ByPod)
+		}
 	}
 	for _, namespace := range facts.NetNS {
 		meet(namespace.Container, n.answer.ByContainer)
@@ -55,7 +57,10 @@ func (n *names) want(ctx context.Context, facts *report.Facts, again bool) {
 	if n.err = err; err != nil {
 		return
 	}
-	n.answer, n.strangers = answer, map[string]bool{}
+	n.answer = answer
+	if n.strangers == nil {
+		n.strangers = map[string]bool{}
+	}
 	for id := range unknown {
 		_, container := answer.ByContainer[id]
 		if _, pod := answer.ByPod[id]; !container && !pod {

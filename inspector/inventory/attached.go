@@ -37,11 +37,16 @@ func (i *Inventory) readNetwork() {
 	}
 	i.facts.Hooks = append(found.Hooks, unseen(i.facts.Hooks, found, namespaces, err == nil)...)
 	failures := []error{err}
+	crowded := error(nil)
 	for _, inode := range slices.Sorted(maps.Keys(found.Unread)) {
-		if unread := found.Unread[inode]; !isGone(unread) {
+		switch unread := found.Unread[inode]; {
+		case errors.Is(unread, network.ErrManyNamespaces):
+			crowded = unread // once, not for each namespace
+		case !isGone(unread):
 			failures = append(failures, unread)
 		}
 	}
+	failures = append(failures, crowded)
 	i.tried("network", errors.Join(failures...))
 }
 
@@ -50,21 +55,26 @@ func isGone(err error) bool { return errors.Is(err, network.ErrGone) }
 // namespaces returns the network namespaces of processes, and those that only a mount keeps.
 // With an error, some of the latter can be missing.
 func (i *Inventory) namespaces() ([]network.Namespace, error) {
-	var namespaces []network.Namespace
-	seen := map[uint64]bool{}
-	for _, namespace := range i.facts.NetNS {
+	namespaces := make([]network.Namespace, 0, len(i.facts.NetNS))
+	known := map[uint64]int{}
+	for n, namespace := range i.facts.NetNS {
+		known[namespace.Inode] = n
 		namespaces = append(namespaces, network.Namespace{
-			Inode: namespace.Inode, Path: filepath.Join(i.proc, strconv.Itoa(namespace.PID), "ns/net"),
+			Inode: namespace.Inode, Path: filepath.Join(i.proc, strconv.Itoa(namespace.PID), "ns/net"), Host: n == 0, Container: namespace.Container,
 		})
-		seen[namespace.Inode] = true
 	}
 	mounts, err := process.Mounts(i.proc, i.host, "nsfs")
 	for _, mount := range mounts {
 		inode, ok := process.NamespaceInode(mount.Root, "net")
-		if ok && !seen[inode] {
-			seen[inode] = true
-			namespaces = append(namespaces, network.Namespace{Inode: inode, Path: i.hostFile(mount.Mountpoint)})
+		if !ok {
+			continue
 		}
+		if n, has := known[inode]; has {
+			namespaces[n].Container = "" // it is that of a pod
+			continue
+		}
+		known[inode] = len(namespaces)
+		namespaces = append(namespaces, network.Namespace{Inode: inode, Path: i.hostFile(mount.Mountpoint)})
 	}
 	return namespaces, err
 }

@@ -201,10 +201,14 @@ func (i *Inventory) readHolders() {
 		i.tried("processes", err)
 		return
 	}
+	var failures []error
 	if table.Unreadable > 0 {
-		err = fmt.Errorf("the file descriptors of %d processes aren't visible", table.Unreadable)
+		failures = append(failures, fmt.Errorf("the file descriptors of %d processes aren't visible", table.Unreadable))
 	}
-	i.tried("processes", err)
+	if table.Crowded > 0 {
+		failures = append(failures, fmt.Errorf("not all file descriptors of %d processes are read, because their containers have too many", table.Crowded))
+	}
+	i.tried("processes", errors.Join(failures...))
 	i.facts.Processes = table.Processes
 	i.facts.NetNS = table.NetNS
 	if len(table.MntNS) > 0 {

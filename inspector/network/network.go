@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 
@@ -25,6 +26,10 @@ import (
 type Namespace struct {
 	Inode uint64
 	Path  string
+	// Host means that it is the host's. Pods can create any number of interfaces and filters in others.
+	Host bool
+	// Container is the container whose processes alone keep it, or empty. A container can create any number.
+	Container string
 }
 
 // Interface is a network interface.
@@ -69,17 +74,29 @@ type Found struct {
 	Unread map[uint64]error
 }
 
-// Hooks reads the hooks in the namespaces. It continues after errors.
+// Hooks reads the hooks in the namespaces, as far as the limits allow. It continues after errors.
 func Hooks(namespaces []Namespace, wanted Wanted) Found {
 	found := Found{Unread: map[uint64]error{}}
+	admitted, others := admit(namespaces)
+	for _, namespace := range others {
+		found.Unread[namespace.Inode] = ErrManyNamespaces
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer borrowThread()()
-		for _, namespace := range namespaces {
-			in, err := read(namespace, wanted)
+		left := maxOfPods
+		for _, namespace := range admitted {
+			limit := math.MaxInt
+			if !namespace.Host {
+				limit = max(minOfPod, min(maxOfPod, left))
+			}
+			in, entries, err := read(namespace, wanted, limit)
 			if err != nil {
 				found.Unread[namespace.Inode] = fmt.Errorf("network namespace %d: %w", namespace.Inode, err)
+			}
+			if !namespace.Host {
+				left -= entries
 			}
 			found.Hooks = append(found.Hooks, in.hooks...)
 		}
@@ -106,23 +123,28 @@ func borrowThread() (giveBack func()) {
 }
 
 // read reads one namespace. If a change interrupts a list, which can then lack entries
-// that didn't change, read repeats it.
-func read(namespace Namespace, wanted Wanted) (found look, err error) {
+// that didn't change, read repeats it, as long as all lists together have fewer entries than the limit. It returns their number.
+func read(namespace Namespace, wanted Wanted, limit int) (found look, entries int, err error) {
 	for range 10 {
-		found = look{netns: namespace.Inode, wanted: wanted}
-		if err = found.enter(namespace.Path); !errors.Is(err, netlink.ErrDumpInterrupted) {
+		found = look{netns: namespace.Inode, wanted: wanted, limit: limit}
+		err = found.enter(namespace.Path)
+		entries += found.entries
+		if !errors.Is(err, netlink.ErrDumpInterrupted) || entries >= limit {
 			break
 		}
 	}
-	return found, err
+	return found, entries, err
 }
 
 // look reads one namespace, which is the current namespace of the thread.
 type look struct {
-	netns      uint64
-	wanted     Wanted
-	interfaces []Interface
-	hooks      []Hook
+	netns  uint64
+	wanted Wanted
+	// limit is the maximum number of entries of each list: of interfaces, of queueing disciplines, and of all filters. entries
+	// is the number of all that were read, and filters that of filters.
+	limit, entries, filters int
+	interfaces              []Interface
+	hooks                   []Hook
 }
 
 func (l *look) enter(path string) error {
@@ -134,12 +156,13 @@ func (l *look) enter(path string) error {
 	if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter: %w", err)
 	}
-	if err := l.links(); err != nil {
-		return err
+	crowded := l.links()
+	if crowded != nil && !errors.Is(crowded, errCrowded) {
+		return crowded
 	}
-	var failures []error
+	failures := []error{crowded}
 	if l.wanted.TC {
-		failures = append(failures, l.filters(), l.chains(ebpf.AttachTCXIngress, ebpf.AttachTCXEgress))
+		failures = append(failures, l.classifiers(), l.chains(ebpf.AttachTCXIngress, ebpf.AttachTCXEgress))
 	}
 	if l.wanted.Netkit {
 		failures = append(failures, l.chains(ebpf.AttachNetkitPrimary, ebpf.AttachNetkitPeer))
@@ -182,18 +205,32 @@ const skipStats = 1 << 3
 // one program for each interface, and much other data. links keeps none of the kernel's
 // messages: a pod can have any number of interfaces.
 func (l *look) links() error {
-	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	request.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
-	var failed error
-	err := request.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWLINK, func(answer []byte) bool {
-		failed = l.link(answer)
-		return failed == nil
-	})
-	if err := cmp.Or(failed, err); err != nil {
+	count := 0
+	err := l.list(&count, unix.RTM_GETLINK, unix.RTM_NEWLINK, l.link, nl.NewIfInfomsg(unix.AF_UNSPEC), nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
+	if err != nil {
 		return fmt.Errorf("list interfaces: %w", err)
 	}
 	return nil
+}
+
+// list has the kernel list something, and calls entry with each message. count is how many entries of this kind were read.
+func (l *look) list(count *int, request int, answer uint16, entry func([]byte) error, about ...nl.NetlinkRequestData) error {
+	dump := nl.NewNetlinkRequest(request, unix.NLM_F_DUMP)
+	for _, data := range about {
+		dump.AddData(data)
+	}
+	var failed error
+	err := dump.ExecuteIter(unix.NETLINK_ROUTE, answer, func(message []byte) bool {
+		if *count >= l.limit {
+			failed = errCrowded
+			return false
+		}
+		*count++
+		l.entries++
+		failed = entry(message)
+		return failed == nil
+	})
+	return cmp.Or(failed, err) //nolint:wrapcheck // the caller wraps it
 }
 
 // link reads one interface.
@@ -242,24 +279,35 @@ func (l *look) xdp(at Interface, nested []byte) error {
 // directions maps the parents of filters in clsact and ingress to types.
 var directions = map[uint32]string{netlink.HANDLE_MIN_INGRESS: "tc/ingress", netlink.HANDLE_MIN_EGRESS: "tc/egress"}
 
-// filters reads the TC filters of all queueing disciplines.
-func (l *look) filters() error {
-	disciplines, err := netlink.QdiscList(nil)
-	if err != nil {
-		return fmt.Errorf("list queueing disciplines: %w", err)
-	}
-	byIndex := map[int]Interface{}
+// discipline is a queueing discipline of an interface.
+type discipline struct {
+	at     Interface
+	handle uint32
+	kind   string
+}
+
+// classifiers reads the TC filters of all queueing disciplines. Of the kernel's messages, it reads only what it needs: a pod can
+// have filters of any kind.
+func (l *look) classifiers() error {
+	byIndex := map[uint32]Interface{}
 	for _, at := range l.interfaces {
-		byIndex[int(at.Index)] = at
+		byIndex[at.Index] = at
 	}
-	var failures []error
-	for _, discipline := range disciplines {
-		at, ok := byIndex[discipline.Attrs().LinkIndex]
-		if !ok {
-			continue
+	var disciplines []discipline
+	count := 0
+	failures := []error{nil}
+	if err := l.list(&count, unix.RTM_GETQDISC, unix.RTM_NEWQDISC, func(message []byte) error {
+		head, kind, _, err := parseTC(message)
+		if at, ok := byIndex[uint32(head.Ifindex)]; ok { //nolint:gosec // it isn't negative
+			disciplines = append(disciplines, discipline{at, head.Handle, kind})
 		}
-		parents := []uint32{discipline.Attrs().Handle}
-		switch discipline.Type() {
+		return err
+	}, &nl.TcMsg{Family: nl.FAMILY_ALL}); err != nil {
+		failures[0] = fmt.Errorf("list queueing disciplines: %w", err)
+	}
+	for _, of := range disciplines {
+		parents := []uint32{of.handle}
+		switch of.kind {
 		case "clsact":
 			parents = []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS}
 		case "ingress":
@@ -267,8 +315,11 @@ func (l *look) filters() error {
 		}
 		for _, parent := range parents {
 			if parent != 0 {
-				failures = append(failures, l.filtersOf(at, parent))
+				failures = append(failures, l.filtersOf(of.at, parent))
 			}
+		}
+		if l.filters >= l.limit {
+			break
 		}
 	}
 	return errors.Join(failures...)
@@ -276,31 +327,61 @@ func (l *look) filters() error {
 
 // filtersOf reads the filters of a parent, in the order in which they run.
 func (l *look) filtersOf(at Interface, parent uint32) error {
-	link := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: int(at.Index), Name: at.Name}}
-	filters, err := netlink.FilterList(link, parent)
+	direction := directions[parent]
+	if direction == "" {
+		direction = "tc/egress" // filters of a queue see outgoing packets
+	}
+	position := int32(0)
+	err := l.list(&l.filters, unix.RTM_GETTFILTER, unix.RTM_NEWTFILTER, func(message []byte) error {
+		head, kind, options, err := parseTC(message)
+		if err != nil || kind != "bpf" {
+			return err
+		}
+		program, err := programOfFilter(options)
+		if err != nil || program == 0 {
+			return err
+		}
+		position++
+		l.hooks = append(l.hooks, Hook{
+			Interface: at, Type: direction, Program: program, Position: position, Priority: int32(head.Info >> 16),
+		})
+		return nil
+	}, &nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(at.Index), Parent: parent}) //nolint:gosec // the kernel's numbers fit
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) {
 		return nil // the discipline has no filters, or was removed
 	}
 	if err != nil {
 		return fmt.Errorf("list TC filters of %s: %w", at.Name, err)
 	}
-	direction := directions[parent]
-	if direction == "" {
-		direction = "tc/egress" // filters of a queue see outgoing packets
-	}
-	position := int32(0)
-	for _, filter := range filters {
-		program, ok := filter.(*netlink.BpfFilter)
-		if !ok || program.Id <= 0 {
-			continue
-		}
-		position++
-		l.hooks = append(l.hooks, Hook{
-			Interface: at, Type: direction, Program: uint32(program.Id), //nolint:gosec // it isn't negative
-			Position: position, Priority: int32(program.Priority),
-		})
-	}
 	return nil
+}
+
+// parseTC parses a message about a queueing discipline or a filter.
+func parseTC(message []byte) (head nl.TcMsg, kind string, options []byte, err error) {
+	if len(message) < nl.SizeofTcMsg {
+		return head, "", nil, nil
+	}
+	attributes, err := nl.ParseRouteAttr(message[nl.SizeofTcMsg:])
+	for _, attribute := range attributes {
+		switch attribute.Attr.Type &^ unix.NLA_F_NESTED {
+		case nl.TCA_KIND:
+			kind = unix.ByteSliceToString(attribute.Value)
+		case nl.TCA_OPTIONS:
+			options = attribute.Value
+		}
+	}
+	return *nl.DeserializeTcMsg(message), kind, options, err //nolint:wrapcheck // the caller wraps it
+}
+
+// programOfFilter returns the program of a BPF filter, or 0 if the message isn't about one of its programs.
+func programOfFilter(options []byte) (uint32, error) {
+	attributes, err := nl.ParseRouteAttr(options)
+	for _, attribute := range attributes {
+		if attribute.Attr.Type == nl.TCA_BPF_ID && len(attribute.Value) >= 4 {
+			return nl.NativeEndian().Uint32(attribute.Value), nil
+		}
+	}
+	return 0, err //nolint:wrapcheck // the caller wraps it
 }
 
 // chains reads the programs at hooks of each interface, in the order in which they run. A

@@ -68,8 +68,9 @@ type Table struct {
 	// NetNS and MntNS are the network and mount namespaces of processes, without duplicates,
 	// the host's first.
 	NetNS, MntNS []Namespace
-	// Unreadable is the number of processes whose file descriptors can't be read.
-	Unreadable int
+	// Unreadable is the number of processes whose file descriptors can't be read, and Crowded of those that have too many to read
+	// all.
+	Unreadable, Crowded int
 }
 
 // workers is the number of goroutines of a scan, which mostly waits for system calls.
@@ -83,12 +84,12 @@ func Scan(proc string) (Table, error) {
 		return Table{}, fmt.Errorf("list processes: %w", err)
 	}
 	slices.Sort(pids)
-	found, perfEvents := make([]scanned, len(pids)), hasOwnPIDs(proc)
+	found, perfEvents, allowed := make([]scanned, len(pids)), hasOwnPIDs(proc), newAllowance()
 	var scans sync.WaitGroup
 	for first := range workers {
 		scans.Go(func() {
 			for i := first; i < len(pids); i += workers {
-				found[i] = scan(directory(proc, pids[i]), pids[i], perfEvents)
+				found[i] = scan(directory(proc, pids[i]), pids[i], perfEvents, allowed)
 			}
 		})
 	}
@@ -100,6 +101,9 @@ func Scan(proc string) (Table, error) {
 		table.MntNS = appendNamespace(table.MntNS, seen, f.mntNS, proc, pids[i])
 		if f.unreadable {
 			table.Unreadable++
+		}
+		if f.crowded {
+			table.Crowded++
 		}
 		if f.process != nil {
 			table.Processes = append(table.Processes, *f.process)
@@ -117,13 +121,14 @@ type scanned struct {
 	// can't be read. Reading the descriptors then returns the error.
 	netNS, mntNS uint64
 	// process is nil if the process has no eBPF objects open.
-	process    *Process
-	unreadable bool
+	process             *Process
+	unreadable, crowded bool
 }
 
-func scan(dir string, pid int, perfEvents bool) scanned {
+func scan(dir string, pid int, perfEvents bool, allowed *allowance) scanned {
 	found := scanned{netNS: namespaceOf(dir, "net"), mntNS: namespaceOf(dir, "mnt")}
-	open, many, err := descriptors(dir, perfEvents)
+	open, many, err := descriptors(dir, perfEvents, allowed)
+	found.crowded = errors.Is(err, errCrowded)
 	found.unreadable = errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 	if len(open) == 0 || isOwn(dir, pid) {
 		return found
@@ -225,9 +230,12 @@ func isEBPF(target string) bool {
 	return ok && (strings.HasPrefix(kind, "bpf") || kind == "[perf_event]")
 }
 
+var errCrowded = errors.New("too many file descriptors")
+
 // descriptors returns the open eBPF objects of a process, and the number of its file
-// descriptors. A process can have millions of descriptors of one object or perf event.
-func descriptors(dir string, perfEvents bool) (open []Descriptor, many int64, err error) {
+// descriptors. A process can have millions of descriptors of one object or perf event. With errCrowded, it returns those of the
+// first ones.
+func descriptors(dir string, perfEvents bool, allowed *allowance) (open []Descriptor, many int64, err error) {
 	fds, err := openDirectory(filepath.Join(dir, "fd"))
 	if err != nil {
 		return nil, 0, err
@@ -237,11 +245,10 @@ func descriptors(dir string, perfEvents bool) (open []Descriptor, many int64, er
 	if err := unix.Fstat(fds, &stat); err != nil {
 		return nil, 0, err //nolint:wrapcheck // the caller distinguishes errors
 	}
-	all, err := numbersIn(fds)
-	if err != nil {
-		return nil, 0, err
+	all, crowded := listed(fds, dir, allowed)
+	if crowded != nil && !errors.Is(crowded, errCrowded) {
+		return nil, 0, crowded
 	}
-	slices.Sort(all)
 	seen := map[kernel.Described]bool{{}: true}
 	for _, fd := range all {
 		target, err := readLinkAt(fds, strconv.Itoa(fd))
@@ -263,7 +270,23 @@ func descriptors(dir string, perfEvents bool) (open []Descriptor, many int64, er
 			open = append(open, Descriptor{FD: fd, Behind: behind})
 		}
 	}
-	return open, stat.Size, nil
+	return open, stat.Size, crowded
+}
+
+// listed returns the file descriptors in an open directory, as far as they are allowed for a process.
+func listed(fds int, dir string, allowed *allowance) ([]int, error) {
+	var container string
+	all, others, err := numbersWithin(fds, func(count int) bool {
+		if count == always {
+			container = placeOf(dir).Container
+		}
+		return count < always || allowed.take(container)
+	})
+	if err == nil && others {
+		err = errCrowded
+	}
+	slices.Sort(all)
+	return all, err
 }
 
 // count returns the number of a process's file descriptors. The kernel reports it as the size

@@ -193,12 +193,51 @@ func TestManyDescriptors(t *testing.T) {
 		must(errors.Join(os.Symlink(target, filepath.Join(dir, "fd", number)), os.WriteFile(filepath.Join(dir, "fdinfo", number), []byte(info), 0o600)))
 	}
 	for perfEvents, want := range map[bool]int{false: 2, true: 102} {
-		open, _, err := descriptors(dir, perfEvents)
+		open, _, err := descriptors(dir, perfEvents, newAllowance())
 		if err != nil || len(open) != want {
 			t.Errorf("%d descriptors, want %d: %v", len(open), want, err)
 		}
 		if open = slices.DeleteFunc(open, func(d Descriptor) bool { return d.PerfEvent }); open[0].Behind.Map != 1 || open[1].Behind.Map != 2 {
 			t.Errorf("%+v", open)
 		}
+	}
+}
+
+// A container whose processes have millions of descriptors leaves others theirs. Of each process, the first ones are read.
+func TestAContainerLeavesOthersTheirDescriptors(t *testing.T) {
+	proc := t.TempDir()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	process := func(name, cgroup string, count int) string {
+		dir := filepath.Join(proc, name)
+		must(errors.Join(os.MkdirAll(filepath.Join(dir, "fd"), 0o700), os.WriteFile(filepath.Join(dir, "cgroup"), []byte("0::/"+cgroup+"\n"), 0o600)))
+		for fd := range count {
+			must(os.Symlink("/dev/null", filepath.Join(dir, "fd", fmt.Sprint(fd))))
+		}
+		return dir
+	}
+	greedy, other := strings.Repeat("a", containerIDLength), strings.Repeat("b", containerIDLength)
+	large, small := process("1", "kubepods/pod1/"+greedy, always+10), process("2", "kubepods/pod1/"+greedy, always)
+	others, hosts := process("3", "kubepods/pod2/"+other, always+10), process("4", "system.slice/x.service", always+10)
+	allowed := newAllowance()
+	allowed.of[greedy] = maxOfContainer - 5
+	for n, c := range []struct {
+		dir  string
+		want error
+	}{{large, errCrowded}, {small, nil}, {others, nil}, {hosts, nil}} {
+		if _, _, err := descriptors(c.dir, false, allowed); !errors.Is(err, c.want) {
+			t.Errorf("process %d: %v, want %v", n+1, err, c.want)
+		}
+	}
+	if allowed.of[greedy] != maxOfContainer || allowed.of[other] != 10 || allowed.left != maxOfAll-15 {
+		t.Errorf("%+v", allowed)
+	}
+	allowed.left = 0
+	if _, _, err := descriptors(others, false, allowed); !errors.Is(err, errCrowded) {
+		t.Errorf("more than of all containers: %v", err)
 	}
 }

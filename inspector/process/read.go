@@ -29,14 +29,24 @@ func openDirectory(path string) (int, error) {
 }
 
 func numbersIn(fd int) ([]int, error) {
-	var found []int
-	err := dirents.Each(fd, func(name string) bool {
-		if number, err := strconv.Atoi(name); err == nil {
+	all, _, err := numbersWithin(fd, func(int) bool { return true })
+	return all, err
+}
+
+// numbersWithin returns the entries of an open directory that are numbers, as long as more permits one after a count, and whether
+// it has others.
+func numbersWithin(fd int, more func(count int) bool) (found []int, others bool, err error) {
+	err = dirents.Each(fd, func(name string) bool {
+		number, err := strconv.Atoi(name)
+		if err != nil {
+			return true
+		}
+		if others = !more(len(found)); !others {
 			found = append(found, number)
 		}
-		return true
+		return !others
 	})
-	return found, err
+	return found, others, err
 }
 
 // maxLink is longer than any link target for an eBPF object or a namespace.

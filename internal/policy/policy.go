@@ -148,8 +148,14 @@ func (p *Policy) addRule(r *v1alpha1.BytecodeRule) {
 	if r.Limits != nil {
 		out.limits = compileLimits(r.Limits)
 	}
+	if len(r.Images) == 0 {
+		p.problem("rule %s: images is empty", r.Name)
+	}
 	named := slices.Clone(r.SignedBy)
 	for _, a := range r.Attestations {
+		if len(a.SignedBy) == 0 {
+			p.problem("rule %s: signedBy of attestation %s is empty", r.Name, a.PredicateType)
+		}
 		named = append(named, a.SignedBy...)
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(named))) {

@@ -84,6 +84,7 @@ func TestMatches(t *testing.T) {
 		"another node":                 {v1alpha1.BytecodePolicyMatch{NodeSelector: inZoneA("zone")}, cluster.On(map[string]string{"zone": "b"}), false},
 		"a node without labels":        {v1alpha1.BytecodePolicyMatch{NodeSelector: inZoneA("zone")}, cluster.On(nil), false},
 		"no particular node":           {v1alpha1.BytecodePolicyMatch{NodeSelector: inZoneA("zone")}, cluster, true},
+		"empty lists match all":        {v1alpha1.BytecodePolicyMatch{Kinds: []string{}, Namespaces: []string{}}, tenant, true},
 		"a wrong selector matches all": {v1alpha1.BytecodePolicyMatch{NodeSelector: inZoneA("zone!")}, cluster.On(nil), true},
 		"and the rest holds":           {v1alpha1.BytecodePolicyMatch{NodeSelector: inZoneA("zone!"), Kinds: []string{"TcProgram"}}, cluster.On(nil), false},
 	} {
@@ -371,7 +372,11 @@ func TestWrongPolicies(t *testing.T) {
 		`authority "acme": identities[0].issuerPattern: error parsing regexp`:      {v1alpha1.BytecodePolicySpec{Authorities: keyless(v1alpha1.AuthorityIdentity{IssuerPattern: "(", Subject: "s"})}, root},
 		`authority "acme": identities[0].subjectPattern: error parsing regexp: un`: {v1alpha1.BytecodePolicySpec{Authorities: keyless(v1alpha1.AuthorityIdentity{Issuer: "i", SubjectPattern: "a)|(b"})}, root},
 		`authority "acme": identities[0] lacks an issuer or a subject`:             {v1alpha1.BytecodePolicySpec{Authorities: keyless(v1alpha1.AuthorityIdentity{Issuer: "i"})}, root},
-		`match.nodeSelector: key: Invalid value: "zone!"`:                          {v1alpha1.BytecodePolicySpec{Match: v1alpha1.BytecodePolicyMatch{NodeSelector: inZoneA("zone!")}}, nil},
+		`rule all: signedBy of attestation sbom is empty`: {v1alpha1.BytecodePolicySpec{Rules: all(v1alpha1.BytecodeRule{
+			Attestations: []v1alpha1.BytecodeAttestation{{PredicateType: "sbom"}},
+		})}, nil},
+		`rule none: images is empty`:                      {v1alpha1.BytecodePolicySpec{Rules: []v1alpha1.BytecodeRule{{Name: "none", Deny: true}}}, nil},
+		`match.nodeSelector: key: Invalid value: "zone!"`: {v1alpha1.BytecodePolicySpec{Match: v1alpha1.BytecodePolicyMatch{NodeSelector: inZoneA("zone!")}}, nil},
 	} {
 		p := Compile(policyOf("p", test.spec), test.material)
 		if len(p.Problems()) != 1 || !strings.HasPrefix(p.Problems()[0], want) {
