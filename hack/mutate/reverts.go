@@ -168,7 +168,7 @@ func find(ctx context.Context, broken, fixed simulation, limit time.Duration) (w
 		if err != nil || what == "" {
 			return "", others, err
 		}
-		other, _, err := fixed.search(ctx, oneHistory, "-seed="+seed)
+		other, _, err := fixed.search(ctx, oneHistory, "-seed="+seed, "-test.parallel=1")
 		if err != nil || other == "" {
 			return what, others, err
 		}
@@ -181,7 +181,7 @@ func find(ctx context.Context, broken, fixed simulation, limit time.Duration) (w
 	return "", others, nil
 }
 
-// oneHistory is how long to search for a single history.
+// oneHistory is how long to search for a single history, if histories aren't played in parallel.
 const oneHistory = time.Millisecond
 
 // A simulation is a test binary of tests/simulation/history, and the directory that it runs in.

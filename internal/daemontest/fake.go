@@ -51,6 +51,8 @@ type Daemon struct {
 	lastLink uint32
 	programs map[uint32]*program
 	calls    []string
+	// seen is what Programs returns, until a call changes it.
+	seen []Loaded
 }
 
 type program struct {
@@ -94,6 +96,9 @@ func call[R any](d *Daemon, name string, request proto.Message, do func() (R, er
 		}
 	}
 	d.mu.Lock()
+	if name != "List" && name != "Get" {
+		d.seen = nil
+	}
 	response, err := do()
 	d.mu.Unlock()
 	if err == nil && fault != nil {
@@ -291,7 +296,7 @@ func (d *Daemon) SetLoadedAt(loadedAt string) {
 func (d *Daemon) Reset(loadedAt string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.programs, d.last, d.LoadedAt = map[uint32]*program{}, firstID, loadedAt
+	d.programs, d.last, d.LoadedAt, d.seen = map[uint32]*program{}, firstID, loadedAt, nil
 	return os.RemoveAll(filepath.Join(d.Root, d.MapsRoot))
 }
 
@@ -309,11 +314,14 @@ type Loaded struct {
 	Links      []*gobpfman.AttachInfo
 }
 
-// Programs returns all programs, by ascending ID.
+// Programs returns all programs, by ascending ID. Don't change them: callers share them, because the simulation asks each second.
 func (d *Daemon) Programs() []Loaded {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out []Loaded
+	if d.seen != nil {
+		return d.seen
+	}
+	out := make([]Loaded, 0, len(d.programs))
 	for _, id := range slices.Sorted(maps.Keys(d.programs)) {
 		p := d.programs[id]
 		l := Loaded{
@@ -326,6 +334,7 @@ func (d *Daemon) Programs() []Loaded {
 		}
 		out = append(out, l)
 	}
+	d.seen = out
 	return out
 }
 

@@ -78,7 +78,7 @@ type Node struct {
 func (w *World) AddNode(name string) *Node {
 	w.tb.Helper()
 	n := &Node{
-		Name: name, Network: newNetwork(), Cable: newNetwork(), world: w, dir: w.tb.TempDir(), booted: time.Now(),
+		Name: name, Network: newNetwork(), Cable: newNetwork(), world: w, dir: filepath.Join(w.dir, name), booted: time.Now(),
 		interfaces: map[string]program.Interface{Uplink: {Index: 2}}, mounts: mounts{byTarget: map[string]Volume{}},
 	}
 	n.Daemon = newDaemon(filepath.Join(n.dir, "daemon"), n.programsChanged)

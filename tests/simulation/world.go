@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"os"
 	"runtime/debug"
 	"sync"
 	"testing"
@@ -61,6 +62,7 @@ type World struct {
 	Client client.Client
 
 	tb     testing.TB
+	dir    string
 	elect  bool
 	slow   time.Duration
 	stored int64
@@ -88,8 +90,9 @@ func New(tb testing.TB, o Options) *World {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	server.WithoutLeaseManagers = true // an idle cluster does little but renew them
 	w := &World{
-		API: server, Network: newNetwork(), Registry: &Registry{}, elect: !o.Alone, slow: cmp.Or(o.Latency, fast), stored: cmp.Or(o.BytecodeSize, bytecodeSize), tb: tb, log: o.Log,
+		API: server, Network: newNetwork(), Registry: &Registry{}, elect: !o.Alone, slow: cmp.Or(o.Latency, fast), stored: cmp.Or(o.BytecodeSize, bytecodeSize), tb: tb, dir: memory(tb), log: o.Log,
 		rand: rand.New(rand.NewPCG(o.Seed, 0)), //nolint:gosec // a seed makes it repeatable
 	}
 	w.ctx, w.finish = context.WithCancel(context.Background())
@@ -118,6 +121,22 @@ var quiet = sync.OnceFunc(func() {
 	klog.SetLogger(logr.Discard())
 	utilruntime.ErrorHandlers = nil //nolint:reassign // they delay errors by the process's real time
 })
+
+// memory returns a directory in memory, where there is one: agents sync what they store, and a disk takes real time for that, in
+// which no virtual time passes.
+func memory(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "simulation-") //nolint:usetesting // its directories are on the disk
+	if err != nil {
+		return tb.TempDir()
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	return dir
+}
 
 // fast is the longest time that a request takes by default.
 const fast = 20 * time.Millisecond

@@ -38,6 +38,9 @@ type Server struct {
 	// WithoutWatchList makes the server refuse watches with initial events, like a server that doesn't have them. Set it
 	// before the first request.
 	WithoutWatchList bool
+	// WithoutLeaseManagers makes the server track no managed fields of Leases that are created, like those of a Lease from which
+	// a client removed them. Tracking is most of what a renewal costs. Set it before the first request.
+	WithoutLeaseManagers bool
 	// Access answers SubjectAccessReviews. If it is nil, everything is allowed. Set it before the first request.
 	Access func(authorizationv1.SubjectAccessReviewSpec) bool
 

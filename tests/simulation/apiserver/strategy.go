@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -61,7 +62,7 @@ func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object
 }
 
 // PrepareForCreate implements [rest.RESTCreateStrategy].
-func (s strategy) PrepareForCreate(_ context.Context, o runtime.Object) {
+func (s strategy) PrepareForCreate(ctx context.Context, o runtime.Object) {
 	if s.shape == generated {
 		generationOf(o, 1)
 		part(o, "Status").SetZero()
@@ -79,6 +80,10 @@ func (s strategy) PrepareForCreate(_ context.Context, o runtime.Object) {
 		o.Spec.Taints = append(o.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
 	case *discoveryv1.EndpointSlice:
 		o.Generation = 1
+	case *coordinationv1.Lease:
+		if callerOf(ctx).server.WithoutLeaseManagers {
+			o.ManagedFields = nil
+		}
 	}
 }
 

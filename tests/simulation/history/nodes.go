@@ -24,10 +24,13 @@ import (
 func (c *Cluster) wanted(name string) *chaos.Object { return c.Model.Objects[name] }
 
 // programsOf returns what a daemon has loaded for an object.
-func (*Cluster) programsOf(n *simulation.Node, o *chaos.Object) []daemontest.Loaded {
-	return slices.DeleteFunc(n.Daemon.Programs(), func(p daemontest.Loaded) bool {
-		return p.Metadata[v1alpha1.MetadataProgramName] != o.Name || p.Metadata[v1alpha1.MetadataKind] != o.Kind
-	})
+func (*Cluster) programsOf(n *simulation.Node, o *chaos.Object) (programs []daemontest.Loaded) {
+	for _, p := range n.Daemon.Programs() {
+		if p.Metadata[v1alpha1.MetadataProgramName] == o.Name && p.Metadata[v1alpha1.MetadataKind] == o.Kind {
+			programs = append(programs, p)
+		}
+	}
+	return programs
 }
 
 // attached returns how what a node runs for an object differs from what the model expects.
@@ -257,8 +260,12 @@ var knownIsAttached = Invariant{
 					key := n.Name + "/" + name
 					known := !c.Changed(name) && !c.Changed(n.Name) && !c.Changed("") && c.Calm(time.Since(c.Settled), n.Name) && o.Held(n.Name).Serial != 0 &&
 						!strings.Contains(o.Kind, "Ns") && !cuts(n) && !c.mayUndo(o, n)
+					if !known {
+						delete(missing, key)
+						continue
+					}
 					err := c.attached(n, o)
-					if err == nil || !known {
+					if err == nil {
 						delete(missing, key)
 						continue
 					}

@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,12 +22,14 @@ import (
 // Play plays a plan, and returns the first invariant that is broken, or nil.
 func Play(t *testing.T, p Plan, invariants []Invariant, tally *Tally) (broken *BrokenError) {
 	t.Helper()
+	var bubble string
 	defer func() {
-		if leak := leaked(recover()); leak != nil && broken == nil {
+		if leak := leaked(recover(), bubble); leak != nil && broken == nil {
 			broken = leak
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
+		bubble = bubbleOf(stacks(1<<10, false))
 		start := time.Now()
 		c := newCluster(t, p, invariants, tally)
 		var armed []func()
@@ -67,21 +69,19 @@ var goroutinesEnd = Invariant{
 	Watch:    func(*Cluster) Checks { return Checks{} },
 }
 
-// leaked returns the product's goroutines that outlived all components, for which testing/synctest panics. Those of
+// leaked returns the product's goroutines of a bubble that outlived all components, for which testing/synctest panics. Those of
 // controller-runtime don't count: they stay if a process ends while its caches start, or while a watch passes on an event.
-func leaked(panicked any) *BrokenError {
+func leaked(panicked any, bubble string) *BrokenError {
 	if panicked == nil {
 		return nil
 	}
 	if !strings.Contains(fmt.Sprint(panicked), "blocked goroutines remain") {
 		panic(panicked)
 	}
-	const most = 1 << 20
-	all := make([]byte, most)
 	var left []string
-	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
-		head, _, _ := strings.Cut(stack, "\n")
-		if strings.Contains(head, "synctest bubble") && strings.Contains(stack, "bpfman/bpfman-operator/") && !known(head) {
+	const most = 16 << 20
+	for stack := range strings.SplitSeq(stacks(most, true), "\n\n") {
+		if bubbleOf(stack) == bubble && strings.Contains(stack, "bpfman/bpfman-operator/") {
 			left = append(left, stack)
 		}
 	}
@@ -91,13 +91,20 @@ func leaked(panicked any) *BrokenError {
 	return &BrokenError{Invariant: &goroutinesEnd, Err: errors.New(strings.Join(left, "\n"))}
 }
 
-// leftBefore contains the goroutines that earlier histories left, by the start of their stacks.
-var leftBefore sync.Map
+// stacks returns the beginning of the stack of this goroutine, or of all of them.
+func stacks(most int, all bool) string {
+	text := make([]byte, most)
+	return string(text[:runtime.Stack(text, all)])
+}
 
-func known(head string) bool {
-	id, _, _ := strings.Cut(head, " [")
-	_, before := leftBefore.LoadOrStore(id, true)
-	return before
+var bubbles = regexp.MustCompile(`^[^\n]*(synctest bubble \d+)`)
+
+// bubbleOf returns the bubble of testing/synctest that a stack is of, or "".
+func bubbleOf(stack string) string {
+	if found := bubbles.FindStringSubmatch(stack); found != nil {
+		return found[1]
+	}
+	return ""
 }
 
 // inject begins a fault, or has it begin at its event. It returns what prevents it from beginning.

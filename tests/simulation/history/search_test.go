@@ -7,8 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,26 +43,54 @@ func TestSearch(t *testing.T) {
 	if first == 0 {
 		first = uint64(time.Now().UnixNano())
 	}
+	var mu sync.Mutex
 	var found []string
-	for start, n := time.Now(), first; time.Since(start) < *duration && !t.Failed(); n++ {
-		p := Draw(n)
-		if !p.has(*having) {
-			continue
+	start, seed := time.Now(), first
+	next := func() (p Plan, more bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		for time.Since(start) < *duration {
+			p, seed = Draw(seed), seed+1
+			if p.has(*having) {
+				return p, true
+			}
 		}
-		broken := Play(t, p, Invariants, tally)
-		switch {
-		case broken == nil:
-		case *goOn:
-			found = append(found, fmt.Sprintf("seed %d: %v", n, broken))
-			fmt.Printf("%s\n%s\n", found[len(found)-1], p)
-		default:
-			report(t, p, broken, tally)
-		}
+		return p, false
 	}
+	playAll(t, next, tally, func(t *testing.T, p Plan, broken *BrokenError) {
+		t.Helper()
+		if !*goOn {
+			report(t, p, broken, tally)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		found = append(found, fmt.Sprintf("seed %d: %v", p.Seed, broken))
+		fmt.Printf("%s\n%s\n", found[len(found)-1], p)
+	})
 	if len(found) > 0 {
 		t.Errorf("%d histories break an invariant:\n%s", len(found), strings.Join(found, "\n"))
 	}
 	t.Log(tally)
+}
+
+// playAll plays plans, one on each processor: a history mostly waits for one goroutine at a time. After one that broke an
+// invariant, no other plan begins, unless all are to be listed.
+func playAll(t *testing.T, next func() (Plan, bool), tally *Tally, broke func(*testing.T, Plan, *BrokenError)) {
+	t.Helper()
+	failed, over := t.Failed, atomic.Bool{}
+	t.Run("plans", func(t *testing.T) {
+		for n := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				t.Parallel()
+				for p, more := next(); more && !over.Load() && !failed(); p, more = next() {
+					if broken := Play(t, p, Invariants, tally); broken != nil && (*goOn || !over.Swap(true)) {
+						broke(t, p, broken)
+					}
+				}
+			})
+		}
+	})
 }
 
 // replays is how often a plan is played to find out whether it breaks an invariant.
@@ -90,50 +121,64 @@ func TestEachStep(t *testing.T) {
 		}
 	})
 	start := time.Now()
-	for n, at := range steps {
+	var faults []Step
+	for _, at := range steps {
 		for _, kind := range Faults {
 			isCall := at.Resource == simulation.ResourceDaemon
 			if isCall && !kind.Calls || !isCall && !kind.Requests || at.Done && kind.Before {
 				continue
 			}
-			if time.Since(start) > *duration || t.Failed() {
-				t.Logf("%d of %d steps: %s", n, len(steps), tally)
-				return
-			}
-			p := reference
-			p.Steps = slices.Insert(slices.Clone(reference.Steps), 0, Step{Fault: &Fault{Kind: kind.Name, For: metav1.Duration{Duration: 30 * time.Second}}, At: &at})
-			if broken := Play(t, p, Invariants, tally); broken != nil {
-				report(t, p, broken, tally)
-			}
+			faults = append(faults, Step{Fault: &Fault{Kind: kind.Name, For: metav1.Duration{Duration: 30 * time.Second}}, At: &at})
 		}
 	}
-	t.Logf("all %d steps: %s", len(steps), tally)
+	var mu sync.Mutex
+	played := 0
+	next := func() (Plan, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if played == len(faults) || time.Since(start) > *duration {
+			return Plan{}, false
+		}
+		p := reference
+		p.Steps = slices.Insert(slices.Clone(reference.Steps), 0, faults[played])
+		played++
+		return p, true
+	}
+	playAll(t, next, tally, func(t *testing.T, p Plan, broken *BrokenError) {
+		t.Helper()
+		report(t, p, broken, tally)
+	})
+	t.Logf("%d of %d faults at %d steps: %s", played, len(faults), len(steps), tally)
 }
 
 // recordings is the directory of recordings.
 const recordings = "../recordings"
 
 // TestRecordings plays what broke an invariant before. As the order of goroutines isn't recorded, it does so several times.
-func TestRecordings(t *testing.T) {
+func TestRecordings(t *testing.T) { //nolint:tparallel // they are played before the search
 	files, err := filepath.Glob(recordings + "/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	tally := NewTally()
+	t.Cleanup(func() { t.Log(tally) })
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			p, err := Load(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for range replays {
-				if broken := Play(t, p, Invariants, tally); broken != nil {
-					t.Fatalf("%s\n%v\n%s", p.Story, broken, strings.Join(broken.Log, "\n"))
-				}
-			}
-		})
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) { replay(t, file, tally) })
 	}
-	t.Log(tally)
+}
+
+func replay(t *testing.T, file string, tally *Tally) {
+	t.Helper()
+	t.Parallel()
+	p, err := Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range replays {
+		if broken := Play(t, p, Invariants, tally); broken != nil {
+			t.Fatalf("%s\n%v\n%s", p.Story, broken, strings.Join(broken.Log, "\n"))
+		}
+	}
 }
 
 // report shortens a plan, and saves it.
