@@ -153,10 +153,13 @@ func (f *file) load(s *section) error {
 }
 
 func (f *file) nameSections() error {
-	if int(f.header.Shstrndx) >= len(f.sections) || elf.SectionType(f.sections[f.header.Shstrndx].Type) != elf.SHT_STRTAB {
+	if int(f.header.Shstrndx) >= len(f.sections) {
 		return errors.New("it has no names of sections")
 	}
-	names := string(f.sections[f.header.Shstrndx].data)
+	names, ok := f.sections[f.header.Shstrndx].strings()
+	if !ok {
+		return errors.New("it has no names of sections")
+	}
 	for i := range f.sections {
 		s := &f.sections[i]
 		var ok bool
@@ -165,6 +168,11 @@ func (f *file) nameSections() error {
 		}
 	}
 	return nil
+}
+
+// strings returns the content of a string table. It has no name at 0, which the headers of removed sections refer to.
+func (s *section) strings() (string, bool) {
+	return string(s.data), elf.SectionType(s.Type) == elf.SHT_STRTAB && len(s.data) > 0 && s.data[0] == 0
 }
 
 func within(content []byte, offset, size uint64) ([]byte, bool) {
@@ -265,11 +273,10 @@ func (f *file) readSymbols() error {
 			continue
 		}
 		f.table = n
-		table := f.sections[s.Link]
-		if s.Entsize != symbolSize || len(s.data)%symbolSize != 0 || elf.SectionType(table.Type) != elf.SHT_STRTAB {
+		names, ok := f.sections[s.Link].strings()
+		if !ok || s.Entsize != symbolSize || len(s.data)%symbolSize != 0 {
 			return errors.New("its symbol table is unusual")
 		}
-		names := string(table.data)
 		f.symbols = make([]symbol, len(s.data)/symbolSize)
 		for i := range f.symbols {
 			y := &f.symbols[i]

@@ -379,6 +379,12 @@ func TestReadRefuses(t *testing.T) {
 		"isn't an ordinary debug section": changedObject(t, func(_ int, s *elf.Section64) {
 			s.Flags |= uint64(elf.SHF_WRITE)
 		}),
+		// The headers of debug sections, which are removed, would get the name at 0, such as .maps.
+		"it has no names of sections": changedObject(t, func(_ int, s *elf.Section64) {
+			if elf.SectionType(s.Type) == elf.SHT_STRTAB {
+				s.Off, s.Size = s.Off+1, s.Size-1
+			}
+		}),
 		"has no symbol table": changedObject(t, func(_ int, s *elf.Section64) {
 			if elf.SectionType(s.Type) == elf.SHT_SYMTAB {
 				s.Type = uint32(elf.SHT_PROGBITS)
