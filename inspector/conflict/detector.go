@@ -74,7 +74,7 @@ func (d *Detector) Conflicts(ctx context.Context, status *v1alpha1.BpfNodeStatus
 		d.read(ctx, hooks(status))
 	}
 	found := Find(status, d.reports)
-	d.warn(ctx, found)
+	d.warn(ctx, found, status.Programs)
 	return found, Conditions(found, d.unread)
 }
 
@@ -136,8 +136,8 @@ func Key(c v1alpha1.BpfNodeConflict) string {
 	return about
 }
 
-// warn emits Events about new conflicts.
-func (d *Detector) warn(ctx context.Context, found []v1alpha1.BpfNodeConflict) {
+// warn emits Events about new conflicts of programs.
+func (d *Detector) warn(ctx context.Context, found []v1alpha1.BpfNodeConflict, programs []v1alpha1.BpfNodeProgram) {
 	if !d.recalled {
 		told, err := d.Cluster.Announced(ctx)
 		if err != nil {
@@ -160,7 +160,7 @@ func (d *Detector) warn(ctx context.Context, found []v1alpha1.BpfNodeConflict) {
 		}
 		known[k] = true
 	}
-	for _, c := range conflicts.First(untold, maxTroubles) {
+	for _, c := range conflicts.First(untold, maxTroubles, programs) {
 		told[Key(c)] = d.tell(ctx, c)
 	}
 	d.told = told

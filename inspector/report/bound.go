@@ -27,7 +27,7 @@ func Bound(whole *v1alpha1.BpfNodeStatus, limit int) *v1alpha1.BpfNodeStatus {
 	status := whole.DeepCopy()
 	for _, step := range []func(*v1alpha1.BpfNodeStatus, *v1alpha1.BpfNodeOmitted, int){
 		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, _ int) {
-			kept := conflicts.First(s.Conflicts, maxConflicts)
+			kept := conflicts.First(s.Conflicts, maxConflicts, s.Programs)
 			o.Conflicts += count(s.Conflicts[len(kept):])
 			s.Conflicts = kept
 		},

@@ -11,11 +11,24 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// First returns up to n conflicts, in their order. Types take turns, and so do the namespaces of the objects of a type.
-// Whoever causes many conflicts therefore doesn't displace those of others.
-func First(all []v1alpha1.BpfNodeConflict, n int) []v1alpha1.BpfNodeConflict {
+// First returns up to n conflicts, in their order. Types take turns, and so do the namespaces of the objects of a type or, of
+// conflicts of cluster-scoped objects, those of the programs, which are of the same node. Whoever causes many conflicts therefore
+// doesn't displace those of others.
+func First(all []v1alpha1.BpfNodeConflict, n int, programs []v1alpha1.BpfNodeProgram) []v1alpha1.BpfNodeConflict {
 	if len(all) <= n {
 		return all
+	}
+	causes := map[uint32]string{}
+	for _, p := range programs {
+		if p.Owner != nil {
+			causes[p.ID] = p.Owner.Namespace
+		}
+	}
+	namespaceOf := func(c v1alpha1.BpfNodeConflict) string {
+		if c.Owner != nil && c.Owner.Namespace != "" {
+			return c.Owner.Namespace
+		}
+		return causes[c.ProgramID]
 	}
 	order := make([]int, len(all))
 	for i := range order {
@@ -41,11 +54,4 @@ func takeTurns(list []int, group func(int) string) {
 		taken[of]++
 	}
 	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(turn[a], turn[b]) })
-}
-
-func namespaceOf(c v1alpha1.BpfNodeConflict) string {
-	if c.Owner == nil {
-		return ""
-	}
-	return c.Owner.Namespace
 }

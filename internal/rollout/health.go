@@ -89,7 +89,7 @@ func HealthOf(status *v1alpha1.BpfNodeStatus) Health {
 			counted = append(counted, c)
 		}
 	}
-	for _, c := range conflicts.First(counted, maxConflicts) {
+	for _, c := range conflicts.First(counted, maxConflicts, status.Programs) {
 		h.Conflicts = append(h.Conflicts, Conflict{
 			BpfNodeOwner: *c.Owner, Type: c.Type, Program: c.ProgramID, Since: *c.Since, Loaded: loaded[*c.Owner], Message: shorten.Middle(c.Message, maxConflictMessage),
 		})
