@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,11 +106,37 @@ func TestObjects(t *testing.T) {
 			}
 		}
 		w.Stop()
-		if got := s.Get("tracepointprograms.bpfman.io", "", "one"); got == nil || got.GetGeneration() != 2 {
-			t.Errorf("%v", got)
+		got := s.Get("tracepointprograms.bpfman.io", "", "one")
+		if got == nil || got.GetGeneration() != 2 {
+			t.Fatalf("%v", got)
+		}
+		got.SetAnnotations(map[string]string{"of": "a copy"})
+		if again := s.Get("tracepointprograms.bpfman.io", "", "one"); len(again.GetAnnotations()) > 0 {
+			t.Errorf("a change of what Get returned changed the stored object: %v", again)
 		}
 		if want := []string{"user create tracepointprograms", "user update tracepointprograms"}; !slices.Equal(events, want) {
 			t.Errorf("observed %q, want %q", events, want)
 		}
 	})
+}
+
+func TestLeaseManagers(t *testing.T) {
+	for _, without := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t)
+			s.WithoutLeaseManagers = without
+			c := newClient(t, s, "user", nil)
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a")}}
+			if err := c.Create(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+			lease.Spec.HolderIdentity = new("b")
+			if err := c.Update(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+			if tracked := len(lease.ManagedFields) > 0; tracked == without || *lease.Spec.HolderIdentity != "b" {
+				t.Errorf("without managers: %t, %+v", without, lease)
+			}
+		})
+	}
 }

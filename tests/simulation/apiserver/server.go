@@ -102,7 +102,7 @@ func (s *Server) Resources() []schema.GroupResource {
 	return slices.SortedFunc(maps.Keys(s.handlers.resources), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// Get returns an object, or nil if it doesn't exist. Resource is such as "pods" or "xdpprograms.bpfman.io".
+// Get returns a copy of an object, or nil if it doesn't exist. Resource is such as "pods" or "xdpprograms.bpfman.io".
 func (s *Server) Get(resource, namespace, name string) *unstructured.Unstructured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,10 +110,10 @@ func (s *Server) Get(resource, namespace, name string) *unstructured.Unstructure
 	if o == nil {
 		return nil
 	}
-	return toUnstructured(o.Object)
+	return toUnstructured(o.DeepCopyObject())
 }
 
-// List returns all objects of a resource, in the order of namespaces and names.
+// List returns all objects of a resource, in the order of namespaces and names. Don't change them.
 func (s *Server) List(resource string) []*unstructured.Unstructured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,10 +197,10 @@ func (s *Server) publish(events ...Event) {
 			return
 		}
 		if before := e.change.before; before != nil {
-			e.Before = toUnstructured(before.Object)
+			e.Before = before.seen()
 		}
 		if after := e.change.after; after != nil {
-			e.After = toUnstructured(after.Object)
+			e.After = after.seen()
 		}
 		for _, observe := range observers {
 			observe(e)

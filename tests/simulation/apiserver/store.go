@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -34,6 +35,16 @@ type stored struct {
 	runtime.Object
 	encoded []byte
 	written time.Time
+	// observed is what observers see, once they have: the object after one write is the object before the next.
+	observed *unstructured.Unstructured
+}
+
+// seen returns the object as observers see it. The caller holds serial.
+func (o *stored) seen() *unstructured.Unstructured {
+	if o.observed == nil {
+		o.observed = toUnstructured(o.Object)
+	}
+	return o.observed
 }
 
 // collection has the objects of a resource, by key, and their keys in order.
@@ -337,7 +348,7 @@ func (r *resource) store(o runtime.Object) (*stored, error) {
 		if err != nil {
 			return nil, fmt.Errorf("decode %T: %w", o, err)
 		}
-		return &stored{decoded, content, time.Now()}, nil
+		return &stored{Object: decoded, encoded: content, written: time.Now()}, nil
 	}
 	type message interface {
 		runtime.Object
@@ -360,7 +371,7 @@ func (r *resource) store(o runtime.Object) (*stored, error) {
 	if err := to.Unmarshal(content); err != nil {
 		return nil, fmt.Errorf("decode %T: %w", o, err)
 	}
-	return &stored{to, content, time.Now()}, nil
+	return &stored{Object: to, encoded: content, written: time.Now()}, nil
 }
 
 // copyInto sets an object of a handler to one that nobody else has.
