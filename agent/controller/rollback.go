@@ -309,26 +309,37 @@ func (r *reconciler) planOffline(ctx context.Context, version *confirm.Version) 
 	return owner, want, err
 }
 
-// restore runs the previous version of an owner, or nothing. What of it can't be attached is left to the next pass: it may not
-// have been attached before either, and the node isn't cut off by it.
+// restore runs the previous version of an owner, or nothing.
 func (r *reconciler) restore(ctx context.Context, key program.Key, version *confirm.Version) error {
-	previous, want, err := r.planOffline(ctx, version)
-	if err == nil && previous != nil {
-		var outcome report.Outcome
-		outcome, err = r.execute(ctx, previous, want, change{}, r.policies.Offline(previous, version.Image))
-		forgive(&outcome)
-		failed := outcome.Err()
-		if err == nil && len(outcome.Loads)+len(outcome.Removals) == 0 {
-			if failed != nil {
-				logr.FromContextOrDiscard(ctx).Error(failed, "Failed to attach a part of the previous version", "object", key.String())
-			}
+	if version != nil {
+		err := r.runAgain(ctx, key, version)
+		if err != nil && len(version.Places) > 0 && r.ensureInventory(ctx) == nil {
+			err = r.runAgain(ctx, key, version) // one failed call doesn't end what stayed attached until now
+		}
+		if err == nil {
 			return nil
 		}
-		err = errors.Join(err, failed)
-	}
-	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to run the previous version; unloading", "object", key.String())
 	}
 	outcome, err := r.loader.Execute(ctx, load.Pass{Key: key})
 	return errors.Join(err, outcome.Err())
+}
+
+// runAgain runs a version that was confirmed before. What of it can't be attached is left to the next pass: it may not have been
+// attached before either, and the node isn't cut off by it.
+func (r *reconciler) runAgain(ctx context.Context, key program.Key, version *confirm.Version) error {
+	owner, want, err := r.planOffline(ctx, version)
+	if err != nil {
+		return err
+	}
+	outcome, err := r.execute(ctx, owner, want, change{}, r.policies.Offline(owner, version.Image))
+	forgive(&outcome)
+	failed := outcome.Err()
+	if err != nil || len(outcome.Loads)+len(outcome.Removals) > 0 {
+		return errors.Join(err, failed)
+	}
+	if failed != nil {
+		logr.FromContextOrDiscard(ctx).Error(failed, "Failed to attach a part of the previous version", "object", key.String())
+	}
+	return nil
 }

@@ -412,9 +412,13 @@ func (v *victim) links() map[string]string {
 	return all
 }
 
-// attempt makes a pass over an object, and returns what the report says.
+// attempt makes a pass over an object, and returns what the reports say.
 func (v *victim) attempt(o v1alpha1.UserObject) string {
 	v.t.Helper()
+	kind := kind
+	if _, is := o.(*v1alpha1.BpfApplication); is {
+		kind = "BpfApplication"
+	}
 	owner := program.OwnerOf(kind, o)
 	version, err := confirm.VersionOf(kind, o)
 	if err != nil {
@@ -424,12 +428,15 @@ func (v *victim) attempt(o v1alpha1.UserObject) string {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	status := report.Programs(owner, "node", want, v.reconciler.inventory.Of(owner.Key), outcome)[0].GetStatus()
-	said := status.Conditions[0].Type + ": " + status.Conditions[0].Message
-	for _, link := range status.Links {
-		said += fmt.Sprintf("\n%s %s: %s", link.State, link.AttachPoint, link.Error)
+	var said []string
+	for _, object := range report.Programs(owner, "node", want, v.reconciler.inventory.Of(owner.Key), outcome) {
+		status := object.GetStatus()
+		said = append(said, status.Conditions[0].Type+": "+status.Conditions[0].Message)
+		for _, link := range status.Links {
+			said = append(said, fmt.Sprintf("%s %s: %s", link.State, link.AttachPoint, link.Error))
+		}
 	}
-	return said
+	return strings.Join(said, "\n")
 }
 
 // What was confirmed of a version stays attached when the rest of it is undone, without being detached. The rest is tried again
@@ -488,4 +495,59 @@ func TestConfirmedPartStays(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A failed call of the rollback doesn't end what stayed attached until then.
+func TestConfirmedPartStaysAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		o := tcx("good", named("eth0", "late"))
+		v.attempt(o)
+		v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+		part, failures := v.links(), 0
+		v.daemon.SetFault(func(call string, _ proto.Message, done bool) error {
+			if call == "Detach" && done && failures == 0 {
+				failures++
+				return status.Error(codes.Unavailable, "the connection broke")
+			}
+			return nil
+		})
+		v.appears("late", 10*confirmLimit)
+		v.attempt(o)
+		v.await("undone", 2*confirmLimit, func() bool { return v.links()["late"] == "" })
+		<-time.After(confirmLimit)
+		v.attempt(o)
+		if is := v.links(); failures != 1 || !maps.Equal(is, part) {
+			t.Errorf("after %d failures, attached are %v, and before %v", failures, is, part)
+		}
+	})
+}
+
+// The program of an application that was confirmed stays attached when another one is undone, which stays loaded.
+func TestConfirmedProgramStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app", UID: "uid", Generation: 1}}
+		app.Spec.ByteCode.Path = new("/opt/app.o")
+		for function, name := range map[string]string{"good": "eth0", "other": "late"} {
+			member := tcx(function, named(name)).Spec.TcxProgramInfo
+			app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: &member})
+		}
+		v.attempt(app)
+		v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+		part := v.links()
+		v.appears("late", 10*confirmLimit)
+		v.attempt(app)
+		v.await("undone", 2*confirmLimit, func() bool { return len(v.links()) < 2 })
+		<-time.After(confirmLimit)
+		said := v.attempt(app)
+		if is := v.links(); !maps.Equal(is, part) || len(v.daemon.Programs()) != 2 {
+			t.Errorf("attached are %v, and before %v", is, part)
+		}
+		for _, want := range []string{"Loaded: ", "\nRolledBack: attach to late ingress: ", "Attached eth0 ingress: ", "NotAttached late ingress: attach to late"} {
+			if !strings.Contains("\n"+said, want) {
+				t.Errorf("the reports lack %q:\n%s", want, said)
+			}
+		}
+	})
 }
