@@ -131,7 +131,8 @@ func (c *Changes) Begin(key program.Key, v Version, at ...program.Place) error {
 	} else {
 		next := &trial{Version: v, State: trying, Boot: c.boot, deadline: time.Now().Add(c.Limit)}
 		if known := before.Confirmed; known != nil && known.id() == id { // it runs again
-			next.Version.Places, next.Part = known.Places, true
+			next.Version, next.Part = *known, true
+			next.Version.Object = v.Object
 		}
 		r = record{cmp.Or(r.running(), r.before()), next}
 	}
@@ -201,14 +202,31 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 		next := *t
 		next.Version.Places = t.Version.confirmedAt(pass.Places)
 		return c.put(key, record{r.Confirmed, &next})
+	case !tried && t != nil && len(pass.Places) > 0 && r.Confirmed != nil && r.Confirmed.id() == v.id(): // the object went back to it
+		return c.put(key, record{Confirmed: r.Confirmed})
 	case tried && t.State != partial || !settled:
 		return nil
-	case !pass.Attached && !pass.Record && r.Confirmed == nil:
+	case !pass.Attached && !pass.Record && r.Confirmed == nil && (!tried || !r.rest()):
 		return c.forget(key) // the trial of another version ends
-	case t == nil && r.Confirmed != nil && reflect.DeepEqual(*r.Confirmed, v):
+	}
+	if !pass.Attached {
+		v = r.unattached(v)
+	}
+	if t == nil && r.Confirmed != nil && reflect.DeepEqual(*r.Confirmed, v) {
 		return nil
 	}
 	return c.put(key, record{Confirmed: &v})
+}
+
+// Interrupted records that a pass over an object ended without a result, and whether it may have attached network programs.
+func (c *Changes) Interrupted(key program.Key, v Version, added bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.records[key]; added && r.Tried != nil && r.Tried.State == trying && r.Tried.Version.id() == v.id() {
+		next := *r.Tried
+		next.added = true
+		c.records[key] = record{r.Confirmed, &next}
+	}
 }
 
 // Forget removes the record of an object whose programs are unloaded.
@@ -292,7 +310,7 @@ func (r record) message() string {
 	switch previous := r.before(); {
 	case r.rest():
 		runs = "what was confirmed before stays attached"
-	case previous != nil && len(previous.Places) > 0:
+	case previous != nil && previous.Confined():
 		runs = fmt.Sprintf("generation %d runs again where it was confirmed", previous.Generation())
 	case previous != nil:
 		runs = fmt.Sprintf("generation %d runs again", previous.Generation())

@@ -164,6 +164,13 @@ func (w *world) extend(v Version, attaches, has string) {
 	}
 }
 
+func (w *world) succeed(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // placesOf returns the places with names.
 func placesOf(names string) []program.Place {
 	var places []program.Place
@@ -933,6 +940,119 @@ func TestRecordWithoutPlaces(t *testing.T) {
 				w.pass(2 * limit)
 				if len(w.undone) != 1 || w.undone[0] != c.undone {
 					w.t.Errorf("undone %q", w.undone)
+				}
+			})
+		})
+	}
+}
+
+// A pass that attached the rest can be interrupted, so that the next one finds it attached. It isn't confirmed by that.
+func TestRestOfAnInterruptedPass(t *testing.T) {
+	for name, has := range map[string]string{"alone": "a b", "beside programs of another version": ""} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				v := w.version("part")
+				w.extend(v, "a", "a")
+				w.pass(limit)
+				w.responds = func() Response { return Silent }
+				w.succeed(w.changes.Begin(key, v, placesOf("b")...))
+				w.changes.Interrupted(key, v, true)
+				v.Image = bytecode.Image{Digest: "d1"}
+				w.succeed(w.changes.End(key, v, Pass{Attached: true, Places: placesOf(has)}))
+				w.pass(2 * limit)
+				if len(w.undone) != 1 || w.undone[0] != "part of d1 at a" {
+					t.Errorf("undone %q", w.undone)
+				}
+			})
+		})
+	}
+}
+
+// A version that ran before there was anything that could cut off the node isn't confirmed by that.
+func TestUnattached(t *testing.T) {
+	for name, c := range map[string]struct {
+		before bool // another version was confirmed
+		pass   Pass
+	}{
+		"after another version":      {true, Pass{Complete: true}},
+		"under a policy":             {false, Pass{Complete: true, Record: true}},
+		"both":                       {true, Pass{Complete: true, Record: true}},
+		"without a record of either": {false, Pass{Complete: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				if c.before {
+					w.attach(w.version("before"), "d0")
+					w.pass(limit)
+				}
+				v := w.version("late")
+				v.Image = bytecode.Image{Digest: "d1"}
+				w.succeed(w.changes.End(key, v, c.pass))
+				w.crash()
+				w.responds = func() Response { return Silent }
+				w.extend(v, "eth1", "eth1")
+				w.pass(2 * limit)
+				if len(w.undone) != 1 {
+					t.Fatalf("undone %q", w.undone)
+				}
+				w.runsAt(v, "")
+				w.responds = func() Response { return Responded }
+				w.pass(limit)
+				w.succeed(w.changes.End(key, v, c.pass))
+				w.boot("another")
+				w.crash()
+				w.responds = func() Response { return Silent }
+				if err := w.changes.Begin(key, v, placesOf("eth1")...); err == nil {
+					t.Error("it is attached again")
+				}
+			})
+		})
+	}
+}
+
+// What was confirmed once stays so, and runs again, no matter which other versions were tried meanwhile.
+func TestConfirmedStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		then func(w *world, v Version) // after the version was confirmed at a
+		want string                    // of the last undo
+	}{
+		"nothing is selected for a while, a reboot": {func(w *world, v Version) {
+			w.succeed(w.changes.End(key, v, Pass{Complete: true}))
+			w.extend(v, "a", "a")
+			w.extend(v, "b", "a b")
+			w.boot("another")
+			w.crash()
+		}, "part of d1 at a"},
+		"another one was rolled back, a reboot": {func(w *world, v Version) {
+			w.attach(w.version("bad"), "d2")
+			w.pass(3 * limit)
+			w.succeed(w.changes.Begin(key, v, placesOf("b")...))
+			w.boot("another")
+			w.crash()
+		}, "part of d1 at a"},
+		"the object goes back to it from another one's part": {func(w *world, v Version) {
+			w.responds = func() Response { return Responded }
+			w.attempt(v, "d1", Pass{Attached: true, Added: true, Complete: true})
+			w.pass(limit)
+			other := w.version("other")
+			w.extend(other, "a", "a")
+			w.pass(limit)
+			w.extend(v, "a", "a")
+			w.responds = func() Response { return Silent }
+			w.extend(w.version("bad"), "a", "a")
+			w.pass(2 * limit)
+		}, "part of d1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				v := w.version("part")
+				w.extend(v, "a", "a")
+				w.pass(limit)
+				w.responds = func() Response { return Silent }
+				c.then(w, v)
+				w.pass(limit)
+				if len(w.undone) == 0 || w.undone[len(w.undone)-1] != c.want {
+					t.Errorf("undone %q", w.undone)
 				}
 			})
 		})

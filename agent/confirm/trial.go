@@ -31,9 +31,15 @@ type Version struct {
 	Image bytecode.Image `json:"image"`
 	// Addresses are the internal IP addresses of the node, which determine its primary interface.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
-	// Places are where the version was confirmed, sorted. A confirmed version without places was confirmed completely.
+	// Places are where the version was confirmed, sorted.
 	Places []program.Place `json:"places,omitempty"`
+	// Unattached means that the version ran, but that there was no place yet where it could cut off the node. A confirmed
+	// version that has no places, and isn't unattached, was confirmed completely.
+	Unattached bool `json:"unattached,omitempty"`
 }
+
+// Confined reports whether the version was confirmed only at its places, of which there can be none.
+func (v *Version) Confined() bool { return v.Unattached || len(v.Places) > 0 }
 
 // mostPlaces bounds the places in a record. It is several times the number of interfaces that a program discovers.
 const mostPlaces = 4096
@@ -168,7 +174,7 @@ func (t trial) ended(now time.Time, v Version, pass Pass, limit time.Duration) *
 			t.deadline = now.Add(limit)
 		}
 	}
-	v.Places = t.Version.Places
+	v.Places, v.Unattached = t.Version.Places, t.Version.Unattached
 	t.Version, t.attached, t.complete, t.added, t.places = v, pass.Attached, pass.Complete, t.added || pass.Added, pass.Places
 	if t.Part && !t.complete && !t.added {
 		t.State = partial
@@ -197,10 +203,10 @@ func (r record) heard(sent time.Time) record {
 		case !t.attached && len(t.Version.Places) == 0:
 			return record{Confirmed: r.Confirmed}
 		case !t.attached, !t.complete:
-			next.State, next.Version.Places = partial, t.Version.confirmedAt(t.places)
+			next.State, next.Version.Places, next.Version.Unattached = partial, t.Version.confirmedAt(t.places), false
 			return record{r.Confirmed, &next}
 		}
-		next.Version.Places = nil
+		next.Version.Places, next.Version.Unattached = nil, false
 		return record{Confirmed: &next.Version}
 	case undone:
 		next.State = refused
@@ -295,7 +301,7 @@ func (r record) running() *Version {
 }
 
 // rest reports whether only the rest of the tried version isn't confirmed.
-func (r record) rest() bool { return r.Tried != nil && len(r.Tried.Version.Places) > 0 }
+func (r record) rest() bool { return r.Tried != nil && r.Tried.Version.Confined() }
 
 // before returns the version that runs if what is tried is undone, or nil.
 func (r record) before() *Version {
@@ -305,9 +311,21 @@ func (r record) before() *Version {
 	return r.Confirmed
 }
 
+// unattached returns a version that runs, and is attached nowhere now where it can cut off the node. Where it was confirmed before
+// stays known.
+func (r record) unattached(v Version) Version {
+	v.Places, v.Unattached = nil, true
+	for _, known := range []*Version{r.Confirmed, r.before()} {
+		if known != nil && known.id() == v.id() {
+			v.Places, v.Unattached = known.Places, known.Unattached
+		}
+	}
+	return v
+}
+
 // permits reports whether a version was confirmed at one of several places.
 func (r record) permits(id string, at []program.Place) bool {
-	if v := r.Confirmed; v != nil && v.id() == id && (len(v.Places) == 0 || v.has(at)) {
+	if v := r.Confirmed; v != nil && v.id() == id && (!v.Confined() || v.has(at)) {
 		return true
 	}
 	return r.rest() && r.Tried.Version.id() == id && r.Tried.Version.has(at)

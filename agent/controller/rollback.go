@@ -55,7 +55,7 @@ var errUnconfirmed = errors.New("the version wasn't confirmed there")
 // again returns the change that runs a version again which was confirmed before.
 func again(version *confirm.Version) change {
 	c := change{earlier: gate.Earlier{Image: version.Image, Allowed: true}, addresses: version.Addresses}
-	if len(version.Places) > 0 {
+	if version.Confined() {
 		c.confined = &confined{version.Places, errUnconfirmed}
 	}
 	return c
@@ -169,6 +169,7 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 	before := r.inventory.Of(key)
 	want, outcome, again, err := r.converge(ctx, key, owner, c)
 	if err != nil {
+		r.changes.Interrupted(key, version, r.added(key, before))
 		return want, outcome, again, err
 	}
 	if node, err := r.planner.cluster.OwnNode(); err == nil {
@@ -182,7 +183,7 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 	}
 	places := want.AttachedOnNode(actual)
 	result := confirm.Pass{
-		Attached: len(places) > 0, Added: !r.inventory.Known() || added(before, actual),
+		Attached: len(places) > 0, Added: r.added(key, before),
 		Complete: outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0, Record: a.governed,
 	}
 	if want.Alone(actual) {
@@ -195,15 +196,18 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 	return want, outcome, again, err
 }
 
-// added reports whether programs have links that they didn't have before.
-func added(before, after []daemon.Program) bool {
+// added reports whether an owner's programs may have links that they didn't have before.
+func (r *reconciler) added(key program.Key, before []daemon.Program) bool {
+	if !r.inventory.Known() {
+		return true
+	}
 	known := map[uint32]bool{}
 	for _, p := range before {
 		for link := range p.Links {
 			known[link] = true
 		}
 	}
-	for _, p := range after {
+	for _, p := range r.inventory.Of(key) {
 		for link := range p.Links {
 			if !known[link] {
 				return true
@@ -285,7 +289,7 @@ func (r *reconciler) undo(ctx context.Context, versions map[program.Key]*confirm
 	}
 	if steps > fewSteps {
 		for key, want := range plans {
-			keep := versions[key] != nil && len(versions[key].Places) > 0
+			keep := versions[key] != nil && versions[key].Confined()
 			if err := r.loader.Withdraw(ctx, key, want, keep); err != nil {
 				logr.FromContextOrDiscard(ctx).Error(err, "Failed to remove programs", "object", key.String())
 			}
@@ -313,7 +317,7 @@ func (r *reconciler) planOffline(ctx context.Context, version *confirm.Version) 
 func (r *reconciler) restore(ctx context.Context, key program.Key, version *confirm.Version) error {
 	if version != nil {
 		err := r.runAgain(ctx, key, version)
-		if err != nil && len(version.Places) > 0 && r.ensureInventory(ctx) == nil {
+		if err != nil && version.Confined() && r.ensureInventory(ctx) == nil {
 			err = r.runAgain(ctx, key, version) // one failed call doesn't end what stayed attached until now
 		}
 		if err == nil {

@@ -391,11 +391,14 @@ func TestPartOfThePreviousVersionRunsAgain(t *testing.T) {
 	})
 }
 
-// appears adds an interface to the node. An outage of the API server begins if it lasts.
-func (v *victim) appears(name string, outage time.Duration) {
+// late is an interface that appears.
+const late = "late"
+
+// appears adds the late interface to the node. An outage of the API server begins if it lasts.
+func (v *victim) appears(outage time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.interfaces[name] = program.Interface{Index: len(v.interfaces) + 1}
+	v.interfaces[late] = program.Interface{Index: len(v.interfaces) + 1}
 	if outage > 0 {
 		v.ends = time.Now().Add(outage)
 	}
@@ -442,7 +445,6 @@ func (v *victim) attempt(o v1alpha1.UserObject) string {
 // What was confirmed of a version stays attached when the rest of it is undone, without being detached. The rest is tried again
 // as any version that is undone.
 func TestConfirmedPartStays(t *testing.T) {
-	const late = "late"
 	for name, c := range map[string]struct {
 		outage time.Duration // or else, the rest cuts off the node
 		next   string
@@ -459,7 +461,7 @@ func TestConfirmedPartStays(t *testing.T) {
 				confirmed := func() bool { return v.reconciler.changes.Unconfirmed() == 0 }
 				v.await("confirmed", confirmLimit, confirmed)
 				part := v.links()
-				v.appears(late, c.outage)
+				v.appears(c.outage)
 				v.attempt(o)
 				if is := v.links(); len(is) != 2 || is["eth0"] != part["eth0"] {
 					t.Fatalf("attached are %v, and before %v", is, part)
@@ -512,7 +514,7 @@ func TestConfirmedPartStaysAfterAFailure(t *testing.T) {
 			}
 			return nil
 		})
-		v.appears("late", 10*confirmLimit)
+		v.appears(10 * confirmLimit)
 		v.attempt(o)
 		v.await("undone", 2*confirmLimit, func() bool { return v.links()["late"] == "" })
 		<-time.After(confirmLimit)
@@ -536,7 +538,7 @@ func TestConfirmedProgramStays(t *testing.T) {
 		v.attempt(app)
 		v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
 		part := v.links()
-		v.appears("late", 10*confirmLimit)
+		v.appears(10 * confirmLimit)
 		v.attempt(app)
 		v.await("undone", 2*confirmLimit, func() bool { return len(v.links()) < 2 })
 		<-time.After(confirmLimit)
@@ -548,6 +550,47 @@ func TestConfirmedProgramStays(t *testing.T) {
 			if !strings.Contains("\n"+said, want) {
 				t.Errorf("the reports lack %q:\n%s", want, said)
 			}
+		}
+	})
+}
+
+// A pass that attaches the rest of a version can be interrupted by the rollback of another object. The rest is tried nevertheless.
+func TestRestOfAnInterruptedPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		o := tcx("good", named("eth0", "late", "never"))
+		v.attempt(o)
+		v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+		v.appears(0)
+		v.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
+			if in, ok := request.(*gobpfman.AttachRequest); ok && done && in.GetAttach().GetTcxAttachInfo().GetIface() == "late" {
+				go v.reconciler.undo(t.Context(), map[program.Key]*confirm.Version{{Kind: kind, Name: "other"}: nil})
+				<-time.After(time.Second)
+			}
+			return nil
+		})
+		v.attempt(o)
+		<-time.After(4 * confirmLimit)
+		if v.isCut() {
+			t.Errorf("the node is still cut off: %v", v.links())
+		}
+	})
+}
+
+// A version that selects an interface before it appears isn't confirmed by that.
+func TestInterfaceOfANewVersionAppears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		v.attempt(tcx("good", named("eth0")))
+		v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+		o := tcx("bad", v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true), AllowedInterfaces: []string{"late"}}})
+		o.Generation = 2
+		v.attempt(o)
+		v.appears(0)
+		v.attempt(o)
+		<-time.After(4 * confirmLimit)
+		if v.isCut() {
+			t.Errorf("the node is still cut off: %v", v.links())
 		}
 	})
 }
