@@ -89,7 +89,7 @@ func (c *Changes) Open(dir, proc string) error {
 			c.records[key] = record{r.Confirmed, r.Tried.resumed(time.Now(), c.Uptime(), c.boot, c.Limit)}
 			c.resumed = c.resumed || r.open()
 		default:
-			err = errors.Join(err, c.put(key, record{Confirmed: cmp.Or(r.running(), r.Confirmed)}))
+			err = errors.Join(err, c.put(key, record{Confirmed: cmp.Or(r.running(), r.before())}))
 		}
 	}
 	return err
@@ -105,9 +105,9 @@ func sinceBoot() time.Duration {
 // Enabled reports whether changes are confirmed at all.
 func (c *Changes) Enabled() bool { return c.Limit > 0 }
 
-// Begin records a version, before its network programs are attached. It does nothing for a version that is confirmed. It
-// returns an error for a version that is being rolled back.
-func (c *Changes) Begin(key program.Key, v Version) error {
+// Begin records a version, before its network programs are attached at places. It does nothing for a version that is confirmed
+// there. It returns an error for a version that is being rolled back.
+func (c *Changes) Begin(key program.Key, v Version, at ...program.Place) error {
 	if !c.Enabled() {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (c *Changes) Begin(key program.Key, v Version) error {
 	defer c.mu.Unlock()
 	before, recorded := c.records[key]
 	r, id := before, v.id()
-	if r.Confirmed != nil && r.Confirmed.id() == id {
+	if r.permits(id, at) {
 		return nil
 	}
 	if t := r.Tried; t != nil && t.Version.id() == id {
@@ -129,7 +129,12 @@ func (c *Changes) Begin(key program.Key, v Version) error {
 		}
 		r.Tried = next
 	} else {
-		r = record{cmp.Or(r.running(), r.Confirmed), &trial{Version: v, State: trying, Boot: c.boot, deadline: time.Now().Add(c.Limit)}}
+		next := &trial{Version: v, State: trying, Boot: c.boot, deadline: time.Now().Add(c.Limit)}
+		if known := before.Confirmed; known != nil && known.id() == id { // it runs again
+			next.Version, next.Part = *known, true
+			next.Version.Object = v.Object
+		}
+		r = record{cmp.Or(r.running(), r.before()), next}
 	}
 	if r.Confirmed != nil && r.Confirmed.Object.Metadata.UID != v.Object.Metadata.UID {
 		r.Confirmed = nil // another object of this name, which had nothing to do with the programs of this one
@@ -169,6 +174,9 @@ type Pass struct {
 	Complete bool
 	// Record means that a version without network programs is recorded too.
 	Record bool
+	// Places are where these programs are attached. They aren't set while programs of another version run beside them: what is
+	// confirmed is both then.
+	Places []program.Place
 }
 
 // End records that a pass over an object has ended. A complete version that isn't being tried is confirmed: it attached
@@ -184,20 +192,41 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 	tried := t != nil && t.Version.id() == v.id()
 	settled := pass.Complete || pass.Attached && !c.Enabled()
 	switch {
-	case tried && t.State == trying && !t.since.IsZero() && t.attached == pass.Attached && t.complete == pass.Complete:
+	case tried && t.State == trying && !t.since.IsZero() && t.attached == pass.Attached && t.complete == pass.Complete && slices.Equal(t.places, pass.Places):
 		return nil
 	case tried && t.State == trying:
 		err := c.put(key, record{r.Confirmed, t.ended(time.Now(), v, pass, c.Limit)})
 		c.schedule()
 		return err
+	case tried && t.State == partial && !settled && !r.rest() && len(pass.Places) > 0: // what is attached was confirmed
+		next := *t
+		next.Version.Places = t.Version.confirmedAt(pass.Places)
+		return c.put(key, record{r.Confirmed, &next})
+	case !tried && t != nil && len(pass.Places) > 0 && r.Confirmed != nil && r.Confirmed.id() == v.id(): // the object went back to it
+		return c.put(key, record{Confirmed: r.Confirmed})
 	case tried && t.State != partial || !settled:
 		return nil
-	case !pass.Attached && !pass.Record && r.Confirmed == nil:
+	case !pass.Attached && !pass.Record && r.Confirmed == nil && (!tried || !r.rest()):
 		return c.forget(key) // the trial of another version ends
-	case t == nil && r.Confirmed != nil && reflect.DeepEqual(*r.Confirmed, v):
+	}
+	if !pass.Attached {
+		v = r.unattached(v)
+	}
+	if t == nil && r.Confirmed != nil && reflect.DeepEqual(*r.Confirmed, v) {
 		return nil
 	}
 	return c.put(key, record{Confirmed: &v})
+}
+
+// Interrupted records that a pass over an object ended without a result, and whether it may have attached network programs.
+func (c *Changes) Interrupted(key program.Key, v Version, added bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.records[key]; added && r.Tried != nil && r.Tried.State == trying && r.Tried.Version.id() == v.id() {
+		next := *r.Tried
+		next.added = true
+		c.records[key] = record{r.Confirmed, &next}
+	}
 }
 
 // Forget removes the record of an object whose programs are unloaded.
@@ -246,6 +275,8 @@ func (c *Changes) rewrite() {
 type Rollback struct {
 	// Previous is nil if nothing runs.
 	Previous *Version
+	// Rest means that Previous is the version itself, where it was confirmed.
+	Rest bool
 	// Message explains it to the user.
 	Message string
 }
@@ -258,27 +289,35 @@ func (c *Changes) Rollback(key program.Key, v Version) *Rollback {
 	if t := r.Tried; t == nil || t.State == trying || t.State == partial || t.Version.id() != v.id() {
 		return nil
 	}
-	return &Rollback{r.Confirmed, r.message()}
+	return &Rollback{r.before(), r.rest(), r.message()}
 }
 
 // message explains why a version doesn't run, what runs instead, and what happens next.
 func (r record) message() string {
 	t := r.Tried
-	tried := t.Version.Generation()
-	cause := fmt.Sprintf("this node got no response from the API server for %s after generation %d was attached", t.Limit, tried)
+	tried := fmt.Sprintf("generation %d", t.Version.Generation())
+	if r.rest() {
+		tried = "the rest of " + tried
+	}
+	cause := fmt.Sprintf("this node got no response from the API server for %s after %s was attached", t.Limit, tried)
 	if t.State == refused {
 		cause += ", and got one after the rollback"
 	}
 	if t.Restarted {
-		cause = fmt.Sprintf("this node restarted before the API server had confirmed generation %d", tried)
+		cause = "this node restarted before the API server had confirmed " + tried
 	}
 	runs := "nothing runs instead"
-	if r.Confirmed != nil {
-		runs = fmt.Sprintf("generation %d runs again", r.Confirmed.Generation())
+	switch previous := r.before(); {
+	case r.rest():
+		runs = "what was confirmed before stays attached"
+	case previous != nil && previous.Confined():
+		runs = fmt.Sprintf("generation %d runs again where it was confirmed", previous.Generation())
+	case previous != nil:
+		runs = fmt.Sprintf("generation %d runs again", previous.Generation())
 	}
-	next := fmt.Sprintf("this node tries generation %d again when the API server responds", tried)
+	next := fmt.Sprintf("this node tries %s again when the API server responds", tried)
 	if t.State == refused {
-		next = fmt.Sprintf("this node doesn't try generation %d again until the object or its annotation bpfman.io/restartedAt changes", tried)
+		next = fmt.Sprintf("this node doesn't try %s again until the object or its annotation bpfman.io/restartedAt changes", tried)
 	}
 	return fmt.Sprintf("%s: %s; %s", cause, runs, next)
 }

@@ -6,9 +6,11 @@ package confirm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,6 +105,9 @@ func (w *world) undo(_ context.Context, all map[program.Key]*Version) map[progra
 			}
 			runs = owner.Members[0].LoadInfo().GetName() + " of " + previous.Image.Digest
 		}
+		if previous != nil && len(previous.Places) > 0 {
+			runs += " at " + pointsOf(previous.Places)
+		}
 		w.undone = append(w.undone, runs)
 	}
 	return failed
@@ -143,6 +148,84 @@ func (w *world) attempt(v Version, digest string, result Pass) {
 	if err := errors.Join(err, w.changes.End(key, v, result)); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// extend simulates a pass that attaches a version to some points, of which it has some then, and that doesn't complete it.
+func (w *world) extend(v Version, attaches, has string) {
+	w.t.Helper()
+	for _, place := range placesOf(attaches) {
+		if err := w.changes.Begin(key, v, place); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	v.Image = bytecode.Image{Digest: "d1"}
+	if err := w.changes.End(key, v, Pass{Attached: has != "", Added: attaches != "", Places: placesOf(has)}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) succeed(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// placesOf returns the places with names.
+func placesOf(names string) []program.Place {
+	var places []program.Place
+	for name := range strings.FieldsSeq(names) {
+		places = append(places, program.Place{Point: name})
+	}
+	return places
+}
+
+func pointsOf(places []program.Place) string {
+	names := make([]string, 0, len(places))
+	for _, place := range places {
+		names = append(names, place.Point)
+	}
+	return strings.Join(names, " ")
+}
+
+// runsAt checks where a version runs of which the rest is undone. It is "everywhere" if nothing is undone, and "" if all is.
+func (w *world) runsAt(v Version, wanted string, words ...string) {
+	w.t.Helper()
+	is := "everywhere"
+	if r := w.changes.Rollback(key, v); r != nil {
+		is = ""
+		if r.Rest {
+			is = pointsOf(r.Previous.Places)
+		}
+		for _, word := range words {
+			if !strings.Contains(r.Message, word) {
+				w.t.Errorf("%q lacks %q", r.Message, word)
+			}
+		}
+	}
+	if is != wanted {
+		w.t.Errorf("it runs at %q, want %q", is, wanted)
+	}
+}
+
+// rewrite changes the record on the disk, as another version of the agent does, between two processes of the agent.
+func (w *world) rewrite(change func(string) string) {
+	w.t.Helper()
+	w.stop()
+	w.pass(0)
+	paths, err := filepath.Glob(filepath.Join(w.dir, "*"))
+	if err != nil || len(paths) != 1 {
+		w.t.Fatal(paths, err)
+	}
+	text, err := os.ReadFile(paths[0])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	changed := change(string(text))
+	if err := os.WriteFile(paths[0], []byte(changed), 0o600); err != nil || changed == string(text) {
+		w.t.Fatal(string(text), err)
+	}
+	w.start()
 }
 
 // pass lets time pass.
@@ -587,21 +670,9 @@ func TestRecordWithTimes(t *testing.T) {
 		w.responds = func() Response { return Silent }
 		v := w.version("bad")
 		w.attach(v, "d")
-		w.stop()
-		w.pass(0)
-		paths, err := filepath.Glob(filepath.Join(w.dir, "*"))
-		if err != nil || len(paths) != 1 {
-			w.t.Fatal(paths, err)
-		}
-		text, err := os.ReadFile(paths[0])
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		earlier := regexp.MustCompile(`"due":\d+`).ReplaceAllString(string(text), `"deadline":"2026-01-01T00:00:00Z"`)
-		if err := os.WriteFile(paths[0], []byte(earlier), 0o600); err != nil || earlier == string(text) {
-			w.t.Fatal(string(text), err)
-		}
-		w.start()
+		w.rewrite(func(text string) string {
+			return regexp.MustCompile(`"due":\d+`).ReplaceAllString(text, `"deadline":"2026-01-01T00:00:00Z"`)
+		})
 		w.pass(limit - time.Second)
 		w.runs(v, "it")
 		w.pass(2 * time.Second)
@@ -609,7 +680,8 @@ func TestRecordWithTimes(t *testing.T) {
 	})
 }
 
-// A part of a version that is attached later is confirmed too. If it cuts off the node, all of the version is rolled back.
+// A part of a version that is attached later is confirmed too. If it cuts off the node, and the part that was confirmed before isn't
+// known, because programs of the previous version still ran beside it, all of the version is rolled back.
 func TestAttachedInParts(t *testing.T) {
 	part, rest := Pass{Attached: true, Added: true}, Pass{Attached: true, Added: true, Complete: true}
 	for name, c := range map[string]struct {
@@ -672,6 +744,342 @@ func TestPartRunsAgain(t *testing.T) {
 			w.t.Errorf("undone %q", w.undone)
 		}
 	})
+}
+
+// Where a version was confirmed, it stays when the rest of it is undone.
+func TestRestIsUndone(t *testing.T) {
+	cut := func(w *world, v Version) { // the API server is silent while a second point is attached
+		w.responds = func() Response {
+			if len(w.undone) > 0 {
+				return Responded
+			}
+			return Silent
+		}
+		w.extend(v, "b", "a b")
+		w.pass(limit + time.Second)
+	}
+	silent := func() Response { return Silent }
+	for name, c := range map[string]struct {
+		play   func(*world, Version)
+		undone string // what ran instead, the last time
+		at     string // where the version runs in the end
+		words  []string
+	}{
+		"it was the cause": {func(w *world, v Version) {
+			cut(w, v)
+			w.pass(limit)
+		}, "part of d1 at a", "a", []string{
+			"this node got no response from the API server for 30s after the rest of generation 1 was attached, and got one after the rollback",
+			"what was confirmed before stays attached; this node doesn't try the rest of generation 1 again until the object or its annotation bpfman.io/restartedAt",
+		}},
+		"it was the cause, and the agent restarts": {func(w *world, v Version) {
+			cut(w, v)
+			w.pass(limit)
+			w.crash()
+			w.pass(limit)
+		}, "part of d1 at a", "a", []string{"and got one after the rollback"}},
+		"it was the cause, and the node restarts": {func(w *world, v Version) {
+			cut(w, v)
+			w.pass(limit)
+			w.boot("second")
+			w.crash()
+			w.responds = silent
+			w.extend(v, "a", "a")
+			w.pass(2 * limit)
+		}, "part of d1 at a", "a", []string{"and got one after the rollback"}},
+		"an outage": {func(w *world, v Version) {
+			w.responds = silent
+			w.extend(v, "b", "a b")
+			w.pass(10 * limit)
+		}, "part of d1 at a", "a", []string{"this node tries the rest of generation 1 again when the API server responds"}},
+		"an outage that ends": {func(w *world, v Version) {
+			w.responds = silent
+			w.extend(v, "b", "a b")
+			w.pass(10 * limit)
+			before := w.changed
+			w.responds = func() Response { return Responded }
+			w.pass(limit)
+			if w.changed == before {
+				w.t.Error("nobody is told that the rest can be tried again")
+			}
+		}, "part of d1 at a", "everywhere", nil},
+		"an outage that ends, and the rest works": {func(w *world, v Version) {
+			w.responds = silent
+			w.extend(v, "b", "a b")
+			w.pass(10 * limit)
+			w.responds = func() Response { return Responded }
+			w.pass(limit)
+			w.extend(v, "b", "a b")
+			w.pass(limit)
+			w.responds = silent
+			w.extend(v, "c", "a b c")
+			w.pass(2 * limit)
+		}, "part of d1 at a b", "a b", nil},
+		"an outage after a reboot": {func(w *world, v Version) {
+			w.boot("second")
+			w.crash()
+			w.responds = silent
+			w.extend(v, "a b", "a b")
+			w.pass(2 * limit)
+		}, "part of d1 at a", "a", nil},
+		"the node restarts while it is tried": {func(w *world, v Version) {
+			w.responds = silent
+			w.extend(v, "b", "a b")
+			w.boot("second")
+			w.crash()
+			w.pass(limit)
+		}, "part of d1 at a", "a", []string{"this node restarted before the API server had confirmed the rest of generation 1: what was confirmed before stays attached"}},
+		"nothing of the part is there": {func(w *world, v Version) {
+			w.extend(v, "b", "b")
+			w.pass(limit)
+			w.responds = silent
+			w.extend(v, "c", "c")
+			w.pass(2 * limit)
+		}, "part of d1 at a b", "a b", nil},
+		"nothing is there when the API server responds": {func(w *world, v Version) {
+			w.extend(v, "b", "")
+			w.pass(limit)
+			w.responds = silent
+			w.extend(v, "c", "c")
+			w.pass(2 * limit)
+		}, "part of d1 at a", "a", nil},
+		"a later version": {func(w *world, _ Version) {
+			w.responds = silent
+			w.attach(w.version("bad"), "d2")
+			w.pass(2 * limit)
+		}, "part of d1 at a", "everywhere", nil},
+		"a later version, after the rest": {func(w *world, v Version) {
+			cut(w, v)
+			w.pass(limit)
+			w.responds = silent
+			bad := w.version("bad")
+			w.attach(bad, "d2")
+			w.pass(2 * limit)
+			w.runs(bad, "the previous one", "generation 1 runs again where it was confirmed")
+		}, "part of d1 at a", "everywhere", nil},
+		"a later version, and again this one": {func(w *world, v Version) {
+			w.responds = silent
+			w.attach(w.version("bad"), "d2")
+			w.pass(10 * limit)
+			w.extend(v, "a", "a")
+			w.pass(2 * limit)
+			w.runsAt(v, "everywhere")
+			w.extend(v, "b", "a b")
+			w.pass(2 * limit)
+		}, "part of d1 at a", "a", nil},
+		"without a time limit in between": {func(w *world, v Version) {
+			w.limit = 0
+			w.crash()
+			w.extend(v, "b", "a b")
+			w.limit = limit
+			w.crash()
+			w.responds = silent
+			w.extend(v, "c", "a b c")
+			w.pass(2 * limit)
+		}, "", "everywhere", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				v := w.version("part")
+				w.extend(v, "a", "a")
+				w.pass(limit)
+				c.play(w, v)
+				w.runsAt(v, c.at, c.words...)
+				if last := strings.Join(w.undone[max(0, len(w.undone)-1):], ""); last != c.undone {
+					w.t.Errorf("undone is %q", w.undone)
+				}
+				if images := w.changes.Images(); len(images) == 0 || images[0].Digest != "d1" {
+					w.t.Errorf("kept are the images %v", images)
+				}
+			})
+		})
+	}
+}
+
+// Where a version was confirmed, it is attached again without a trial: after a reboot, and when an interface appears again.
+func TestConfirmedPlaces(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("part")
+		w.extend(v, "a b", "a b")
+		w.pass(limit)
+		w.boot("second")
+		w.crash()
+		w.responds = func() Response { return Silent }
+		for _, has := range []string{"a", "", "a b"} {
+			w.extend(v, has, has)
+			if w.changes.Unconfirmed() > 0 {
+				w.t.Fatalf("attached to %q again, it is tried", has)
+			}
+		}
+		w.pass(2 * limit)
+		w.runsAt(v, "everywhere")
+		if w.extend(v, "a c", "a b c"); w.changes.Unconfirmed() != 1 {
+			w.t.Error("attached to another point, it isn't tried")
+		}
+	})
+}
+
+// An earlier version of the agent recorded no places, and ignores those in a record.
+func TestRecordWithoutPlaces(t *testing.T) {
+	forget := func(text string) string { return regexp.MustCompile(`,"places":\[[^]]*\]`).ReplaceAllString(text, "") }
+	for name, c := range map[string]struct{ seen, undone string }{
+		"before the first pass": {"", "nothing"},
+		"after it":              {"a", "part of d1 at a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				v := w.version("part")
+				w.extend(v, "a", "a")
+				w.pass(limit)
+				w.rewrite(forget)
+				if c.seen != "" {
+					w.extend(v, "", c.seen)
+				}
+				w.responds = func() Response { return Silent }
+				w.extend(v, "b", "a b")
+				w.pass(2 * limit)
+				if len(w.undone) != 1 || w.undone[0] != c.undone {
+					w.t.Errorf("undone %q", w.undone)
+				}
+			})
+		})
+	}
+}
+
+// A pass that attached the rest can be interrupted, so that the next one finds it attached. It isn't confirmed by that.
+func TestRestOfAnInterruptedPass(t *testing.T) {
+	for name, has := range map[string]string{"alone": "a b", "beside programs of another version": ""} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				v := w.version("part")
+				w.extend(v, "a", "a")
+				w.pass(limit)
+				w.responds = func() Response { return Silent }
+				w.succeed(w.changes.Begin(key, v, placesOf("b")...))
+				w.changes.Interrupted(key, v, true)
+				v.Image = bytecode.Image{Digest: "d1"}
+				w.succeed(w.changes.End(key, v, Pass{Attached: true, Places: placesOf(has)}))
+				w.pass(2 * limit)
+				if len(w.undone) != 1 || w.undone[0] != "part of d1 at a" {
+					t.Errorf("undone %q", w.undone)
+				}
+			})
+		})
+	}
+}
+
+// A version that ran before there was anything that could cut off the node isn't confirmed by that.
+func TestUnattached(t *testing.T) {
+	for name, c := range map[string]struct {
+		before bool // another version was confirmed
+		pass   Pass
+	}{
+		"after another version":      {true, Pass{Complete: true}},
+		"under a policy":             {false, Pass{Complete: true, Record: true}},
+		"both":                       {true, Pass{Complete: true, Record: true}},
+		"without a record of either": {false, Pass{Complete: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				if c.before {
+					w.attach(w.version("before"), "d0")
+					w.pass(limit)
+				}
+				v := w.version("late")
+				v.Image = bytecode.Image{Digest: "d1"}
+				w.succeed(w.changes.End(key, v, c.pass))
+				w.crash()
+				w.responds = func() Response { return Silent }
+				w.extend(v, "eth1", "eth1")
+				w.pass(2 * limit)
+				if len(w.undone) != 1 {
+					t.Fatalf("undone %q", w.undone)
+				}
+				w.runsAt(v, "")
+				w.responds = func() Response { return Responded }
+				w.pass(limit)
+				w.succeed(w.changes.End(key, v, c.pass))
+				w.boot("another")
+				w.crash()
+				w.responds = func() Response { return Silent }
+				if err := w.changes.Begin(key, v, placesOf("eth1")...); err == nil {
+					t.Error("it is attached again")
+				}
+			})
+		})
+	}
+}
+
+// What was confirmed once stays so, and runs again, no matter which other versions were tried meanwhile.
+func TestConfirmedStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		then func(w *world, v Version) // after the version was confirmed at a
+		want string                    // of the last undo
+	}{
+		"nothing is selected for a while, a reboot": {func(w *world, v Version) {
+			w.succeed(w.changes.End(key, v, Pass{Complete: true}))
+			w.extend(v, "a", "a")
+			w.extend(v, "b", "a b")
+			w.boot("another")
+			w.crash()
+		}, "part of d1 at a"},
+		"another one was rolled back, a reboot": {func(w *world, v Version) {
+			w.attach(w.version("bad"), "d2")
+			w.pass(3 * limit)
+			w.succeed(w.changes.Begin(key, v, placesOf("b")...))
+			w.boot("another")
+			w.crash()
+		}, "part of d1 at a"},
+		"the object goes back to it from another one's part": {func(w *world, v Version) {
+			w.responds = func() Response { return Responded }
+			w.attempt(v, "d1", Pass{Attached: true, Added: true, Complete: true})
+			w.pass(limit)
+			other := w.version("other")
+			w.extend(other, "a", "a")
+			w.pass(limit)
+			w.extend(v, "a", "a")
+			w.responds = func() Response { return Silent }
+			w.extend(w.version("bad"), "a", "a")
+			w.pass(2 * limit)
+		}, "part of d1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				v := w.version("part")
+				w.extend(v, "a", "a")
+				w.pass(limit)
+				w.responds = func() Response { return Silent }
+				c.then(w, v)
+				w.pass(limit)
+				if len(w.undone) == 0 || w.undone[len(w.undone)-1] != c.want {
+					t.Errorf("undone %q", w.undone)
+				}
+			})
+		})
+	}
+}
+
+// New interfaces of pods can appear forever. A record is bounded, and has those that are there.
+func TestPlacesAreBounded(t *testing.T) {
+	places := func(from, to int) []program.Place {
+		var all []program.Place
+		for n := from; n < to; n++ {
+			all = append(all, program.Place{Point: fmt.Sprintf("veth%05d", n)})
+		}
+		return all
+	}
+	for name, c := range map[string]struct{ known, attached, want []program.Place }{
+		"few":           {places(0, 2), places(1, 3), places(0, 3)},
+		"as many":       {places(0, mostPlaces-1), places(1, mostPlaces), places(0, mostPlaces)},
+		"too many":      {places(0, mostPlaces), places(mostPlaces, mostPlaces+1), places(mostPlaces, mostPlaces+1)},
+		"many at once":  {nil, places(0, mostPlaces+1), places(0, mostPlaces)},
+		"none is there": {places(0, 2), nil, places(0, 2)},
+	} {
+		v := Version{Places: c.known}
+		if got := v.confirmedAt(c.attached); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %d places, want %d", name, len(got), len(c.want))
+		}
+	}
 }
 
 // A reboot doesn't undo a version of which a part was confirmed.

@@ -116,7 +116,7 @@ func (c *Changes) undo(ctx context.Context, records map[program.Key]record) {
 	previous := map[program.Key]*Version{}
 	for key, r := range records {
 		log.Info("Rolling back", "object", key.String(), "reason", r.message())
-		previous[key] = r.Confirmed
+		previous[key] = r.before()
 	}
 	failed := c.Undo(ctx, previous)
 	now := time.Now()
@@ -203,7 +203,7 @@ func (c *Changes) update(ctx context.Context, next func(program.Key, record) rec
 		if err := c.put(key, is); err != nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change", "object", key.String())
 		}
-		if is.Tried == nil || is.Tried.State != trying && is.Tried.State != partial {
+		if is.Tried == nil || is.Tried.State != trying && is.Tried.State != partial || was.Tried.State == unproven {
 			c.Changed(key)
 		}
 	}

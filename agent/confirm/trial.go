@@ -31,6 +31,33 @@ type Version struct {
 	Image bytecode.Image `json:"image"`
 	// Addresses are the internal IP addresses of the node, which determine its primary interface.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Places are where the version was confirmed, sorted.
+	Places []program.Place `json:"places,omitempty"`
+	// Unattached means that the version ran, but that there was no place yet where it could cut off the node. A confirmed
+	// version that has no places, and isn't unattached, was confirmed completely.
+	Unattached bool `json:"unattached,omitempty"`
+}
+
+// Confined reports whether the version was confirmed only at its places, of which there can be none.
+func (v *Version) Confined() bool { return v.Unattached || len(v.Places) > 0 }
+
+// mostPlaces bounds the places in a record. It is several times the number of interfaces that a program discovers.
+const mostPlaces = 4096
+
+// confirmedAt returns the places where a version is confirmed after a response, at which it was attached to some. Those where
+// it is no longer attached stay confirmed, unless there are too many, for example because of interfaces of pods.
+func (v *Version) confirmedAt(attached []program.Place) []program.Place {
+	all := slices.Concat(v.Places, attached)
+	slices.SortFunc(all, program.Place.Compare)
+	if all = slices.Compact(all); len(all) > mostPlaces {
+		all = attached
+	}
+	return all[:min(len(all), mostPlaces)]
+}
+
+// has reports whether the version was confirmed at one of several places.
+func (v *Version) has(at []program.Place) bool {
+	return slices.ContainsFunc(at, func(p program.Place) bool { return slices.Contains(v.Places, p) })
 }
 
 // VersionOf returns the version of a user object of a kind.
@@ -65,11 +92,12 @@ const (
 	// trying means that the version is attached, or is about to be.
 	trying state = "Trying"
 	// partial means that what is attached of the version was confirmed, and that a part of it couldn't be attached yet. When
-	// another attempt begins, the version is tried again.
+	// it is about to be attached elsewhere, the rest is tried.
 	partial state = "Partial"
-	// undoing means that the previous version is about to be attached instead.
+	// undoing means that the previous version is about to be attached instead. If the version has places, that is the version
+	// itself, at these places.
 	undoing state = "Undoing"
-	// undone means that the previous version runs, and that it isn't known whether that restores the connection.
+	// undone means that this was done, and that it isn't known whether that restores the connection.
 	undone state = "Undone"
 	// refused means that undoing the version restored the connection, or that the node restarted before the version was
 	// confirmed.
@@ -94,7 +122,8 @@ type trial struct {
 	// Silent means that the last request had no response. Then only a response moves the deadline. Without it, nothing is
 	// undone: the agent or the node can have been stopped until the deadline.
 	Silent bool `json:"silent,omitempty"`
-	// Part means that a part of the version was confirmed before.
+	// Part means that a part of the version was confirmed before. Without places in the version, it isn't known which one: an
+	// earlier version of bpfman recorded it, or programs of the previous version still ran beside it.
 	Part bool `json:"part,omitempty"`
 
 	// unheard means that this process has had a request without a response since the last one with a response.
@@ -107,6 +136,8 @@ type trial struct {
 	// attached means that network programs of the version are known to be attached. An attempt that failed can have
 	// attached them too. complete means that nothing failed. added means that a pass of this trial may have attached some.
 	attached, complete, added bool
+	// places are where they are known to be attached, unless programs of another version run beside them.
+	places []program.Place
 }
 
 // resumed returns the trial of an earlier process of the agent. The wall clock can have been set since then.
@@ -143,7 +174,8 @@ func (t trial) ended(now time.Time, v Version, pass Pass, limit time.Duration) *
 			t.deadline = now.Add(limit)
 		}
 	}
-	t.Version, t.attached, t.complete, t.added = v, pass.Attached, pass.Complete, t.added || pass.Added
+	v.Places, v.Unattached = t.Version.Places, t.Version.Unattached
+	t.Version, t.attached, t.complete, t.added, t.places = v, pass.Attached, pass.Complete, t.added || pass.Added, pass.Places
 	if t.Part && !t.complete && !t.added {
 		t.State = partial
 	}
@@ -168,18 +200,23 @@ func (r record) heard(sent time.Time) record {
 	switch t.State {
 	case trying:
 		switch {
-		case !t.attached:
+		case !t.attached && len(t.Version.Places) == 0:
 			return record{Confirmed: r.Confirmed}
-		case !t.complete:
-			next.State = partial
+		case !t.attached, !t.complete:
+			next.State, next.Version.Places, next.Version.Unattached = partial, t.Version.confirmedAt(t.places), false
 			return record{r.Confirmed, &next}
 		}
+		next.Version.Places, next.Version.Unattached = nil, false
 		return record{Confirmed: &next.Version}
 	case undone:
 		next.State = refused
 		return record{r.Confirmed, &next}
 	case unproven:
-		return record{Confirmed: r.Confirmed}
+		if len(t.Version.Places) == 0 {
+			return record{Confirmed: r.Confirmed}
+		}
+		next.State = partial
+		return record{r.Confirmed, &next}
 	case partial, undoing, refused:
 	}
 	return r
@@ -257,10 +294,41 @@ func (r record) running() *Version {
 	switch {
 	case r.Tried == nil:
 		return r.Confirmed
-	case r.Tried.State == partial:
+	case r.Tried.State == partial, r.Tried.State != trying && r.rest():
 		return &r.Tried.Version
 	}
 	return nil
+}
+
+// rest reports whether only the rest of the tried version isn't confirmed.
+func (r record) rest() bool { return r.Tried != nil && r.Tried.Version.Confined() }
+
+// before returns the version that runs if what is tried is undone, or nil.
+func (r record) before() *Version {
+	if r.rest() {
+		return &r.Tried.Version
+	}
+	return r.Confirmed
+}
+
+// unattached returns a version that runs, and is attached nowhere now where it can cut off the node. Where it was confirmed before
+// stays known.
+func (r record) unattached(v Version) Version {
+	v.Places, v.Unattached = nil, true
+	for _, known := range []*Version{r.Confirmed, r.before()} {
+		if known != nil && known.id() == v.id() {
+			v.Places, v.Unattached = known.Places, known.Unattached
+		}
+	}
+	return v
+}
+
+// permits reports whether a version was confirmed at one of several places.
+func (r record) permits(id string, at []program.Place) bool {
+	if v := r.Confirmed; v != nil && v.id() == id && (!v.Confined() || v.has(at)) {
+		return true
+	}
+	return r.rest() && r.Tried.Version.id() == id && r.Tried.Version.has(at)
 }
 
 // attaching reports whether a part of the tried version may not be attached yet.
@@ -290,7 +358,7 @@ func (r record) interval(response Response, limit time.Duration) time.Duration {
 // confirmed returns the versions that were confirmed, a part of the tried one included.
 func (r record) confirmed() []*Version {
 	var all []*Version
-	for _, v := range []*Version{r.Confirmed, r.running()} {
+	for _, v := range []*Version{r.Confirmed, r.running(), r.before()} {
 		if v != nil && !slices.Contains(all, v) {
 			all = append(all, v)
 		}

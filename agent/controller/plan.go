@@ -87,6 +87,9 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 		return plan.Plan{}, err
 	}
 	want := plan.Want(owner, facts, mapOwners)
+	if c.confined != nil {
+		want.Confine(c.confined.to, c.confined.instead)
+	}
 	p.starts.note(owner.Key, &want)
 	return want, nil
 }

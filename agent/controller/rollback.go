@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -27,7 +28,9 @@ import (
 // change is a version of an owner for a pass.
 type change struct {
 	// begin is called before a network program is attached on the node. If it fails, nothing is attached.
-	begin func() error
+	begin func(...program.Place) error
+	// confined, if not nil, says where network programs are attached on the node.
+	confined *confined
 	// earlier is what is known of an earlier version that runs again.
 	earlier gate.Earlier
 	// offline means that objects of the API server may be unknown. The node's addresses are these then.
@@ -37,6 +40,30 @@ type change struct {
 	since *since
 	// starting are the starts that wait for the pass. It can be nil.
 	starting *pass
+}
+
+// confined has a version attached only where it was confirmed.
+type confined struct {
+	to []program.Place
+	// instead is the reason why it isn't attached elsewhere.
+	instead error
+}
+
+// errUnconfirmed is the reason for a version that runs again. Its own reports said before why it wasn't attached there.
+var errUnconfirmed = errors.New("the version wasn't confirmed there")
+
+// again returns the change that runs a version again which was confirmed before.
+func again(version *confirm.Version) change {
+	c := change{earlier: gate.Earlier{Image: version.Image, Allowed: true}, addresses: version.Addresses}
+	if version.Confined() {
+		c.confined = &confined{version.Places, errUnconfirmed}
+	}
+	return c
+}
+
+// forgive removes the errors about where a version that runs again wasn't attached before either.
+func forgive(outcome *report.Outcome) {
+	maps.DeleteFunc(outcome.Attaches, func(_ report.Attach, err error) bool { return errors.Is(err, errUnconfirmed) })
 }
 
 // interruptible are the passes over all owners. A rollback interrupts them between two calls of the daemon, and waits for
@@ -126,16 +153,23 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 		}
 		return want, outcome, again, err
 	}
-	if rollback := r.changes.Rollback(key, version); rollback != nil {
-		return r.runPrevious(ctx, key, a, rollback)
+	c := change{
+		begin: func(at ...program.Place) error { return r.changes.Begin(key, version, at...) },
+		since: a.since, starting: a.starting,
 	}
-	c := change{begin: func() error { return r.changes.Begin(key, version) }, since: a.since, starting: a.starting}
+	if rollback := r.changes.Rollback(key, version); rollback != nil {
+		if !rollback.Rest {
+			return r.runPrevious(ctx, key, a, rollback)
+		}
+		c.confined = &confined{rollback.Previous.Places, &report.UndoneError{Message: rollback.Message}}
+	}
 	if a.previous {
 		c.earlier.Image = r.changes.Image(key, version)
 	}
 	before := r.inventory.Of(key)
 	want, outcome, again, err := r.converge(ctx, key, owner, c)
 	if err != nil {
+		r.changes.Interrupted(key, version, r.added(key, before))
 		return want, outcome, again, err
 	}
 	if node, err := r.planner.cluster.OwnNode(); err == nil {
@@ -147,9 +181,13 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 			version.Image = p.Image
 		}
 	}
+	places := want.AttachedOnNode(actual)
 	result := confirm.Pass{
-		Attached: want.AttachedOnNode(actual), Added: !r.inventory.Known() || added(before, actual),
+		Attached: len(places) > 0, Added: r.added(key, before),
 		Complete: outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0, Record: a.governed,
+	}
+	if want.Alone(actual) {
+		result.Places = places
 	}
 	unrecorded(ctx, r.changes.End(key, version, result))
 	if a.governed && result.Complete && r.changes.Trying(key, version) {
@@ -158,15 +196,18 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 	return want, outcome, again, err
 }
 
-// added reports whether programs have links that they didn't have before.
-func added(before, after []daemon.Program) bool {
+// added reports whether an owner's programs may have links that they didn't have before.
+func (r *reconciler) added(key program.Key, before []daemon.Program) bool {
+	if !r.inventory.Known() {
+		return true
+	}
 	known := map[uint32]bool{}
 	for _, p := range before {
 		for link := range p.Links {
 			known[link] = true
 		}
 	}
-	for _, p := range after {
+	for _, p := range r.inventory.Of(key) {
 		for link := range p.Links {
 			if !known[link] {
 				return true
@@ -191,11 +232,13 @@ func (r *reconciler) runPrevious(ctx context.Context, key program.Key, a assignm
 	if err != nil {
 		return plan.Plan{}, report.Outcome{}, 0, err
 	}
-	c := change{since: a.since, starting: a.starting}
+	var c change
 	if rollback.Previous != nil {
-		c.earlier = gate.Earlier{Image: rollback.Previous.Image, Allowed: true}
+		c = again(rollback.Previous)
 	}
-	_, outcome, again, err := r.converge(ctx, key, previous, c)
+	c.since, c.starting = a.since, a.starting
+	_, outcome, retry, err := r.converge(ctx, key, previous, c)
+	forgive(&outcome)
 	message := rollback.Message
 	if failed := outcome.Err(); failed != nil {
 		message += ", which failed: " + failed.Error()
@@ -204,7 +247,7 @@ func (r *reconciler) runPrevious(ctx context.Context, key program.Key, a assignm
 	for _, member := range a.owner.Members {
 		said.Blocked = append(said.Blocked, plan.Blocked{Member: member, Condition: v1alpha1.BpfProgCondRolledBack, Message: message})
 	}
-	return said, outcome, again, err
+	return said, outcome, retry, err
 }
 
 func ownerOf(version *confirm.Version) (*program.Owner, error) {
@@ -238,11 +281,16 @@ func (r *reconciler) undo(ctx context.Context, versions map[program.Key]*confirm
 	for key, version := range versions {
 		// Without a plan, the previous version can't run, and nothing does.
 		_, plans[key], _ = r.planOffline(ctx, version)
-		steps += len(plans[key].Diff(r.inventory.Of(key)))
+		for _, step := range plans[key].Diff(r.inventory.Of(key)) {
+			if step.Op != plan.OpAttach || step.Point.Lack == nil {
+				steps++
+			}
+		}
 	}
 	if steps > fewSteps {
 		for key, want := range plans {
-			if err := r.loader.Withdraw(ctx, key, want); err != nil {
+			keep := versions[key] != nil && versions[key].Confined()
+			if err := r.loader.Withdraw(ctx, key, want, keep); err != nil {
 				logr.FromContextOrDiscard(ctx).Error(err, "Failed to remove programs", "object", key.String())
 			}
 		}
@@ -259,29 +307,43 @@ func (r *reconciler) planOffline(ctx context.Context, version *confirm.Version) 
 	if err != nil || owner == nil {
 		return nil, plan.Plan{}, err
 	}
-	want, err := r.planner.plan(ctx, *owner, change{offline: true, addresses: version.Addresses})
+	c := again(version)
+	c.offline = true
+	want, err := r.planner.plan(ctx, *owner, c)
 	return owner, want, err
 }
 
-// restore runs the previous version of an owner, or nothing. What of it can't be attached is left to the next pass: it may not
-// have been attached before either, and the node isn't cut off by it.
+// restore runs the previous version of an owner, or nothing.
 func (r *reconciler) restore(ctx context.Context, key program.Key, version *confirm.Version) error {
-	previous, want, err := r.planOffline(ctx, version)
-	if err == nil && previous != nil {
-		var outcome report.Outcome
-		outcome, err = r.execute(ctx, previous, want, change{}, r.policies.Offline(previous, version.Image))
-		failed := outcome.Err()
-		if err == nil && len(outcome.Loads)+len(outcome.Removals) == 0 {
-			if failed != nil {
-				logr.FromContextOrDiscard(ctx).Error(failed, "Failed to attach a part of the previous version", "object", key.String())
-			}
+	if version != nil {
+		err := r.runAgain(ctx, key, version)
+		if err != nil && version.Confined() && r.ensureInventory(ctx) == nil {
+			err = r.runAgain(ctx, key, version) // one failed call doesn't end what stayed attached until now
+		}
+		if err == nil {
 			return nil
 		}
-		err = errors.Join(err, failed)
-	}
-	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to run the previous version; unloading", "object", key.String())
 	}
 	outcome, err := r.loader.Execute(ctx, load.Pass{Key: key})
 	return errors.Join(err, outcome.Err())
+}
+
+// runAgain runs a version that was confirmed before. What of it can't be attached is left to the next pass: it may not have been
+// attached before either, and the node isn't cut off by it.
+func (r *reconciler) runAgain(ctx context.Context, key program.Key, version *confirm.Version) error {
+	owner, want, err := r.planOffline(ctx, version)
+	if err != nil {
+		return err
+	}
+	outcome, err := r.execute(ctx, owner, want, change{}, r.policies.Offline(owner, version.Image))
+	forgive(&outcome)
+	failed := outcome.Err()
+	if err != nil || len(outcome.Loads)+len(outcome.Removals) > 0 {
+		return errors.Join(err, failed)
+	}
+	if failed != nil {
+		logr.FromContextOrDiscard(ctx).Error(failed, "Failed to attach a part of the previous version", "object", key.String())
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -129,6 +130,10 @@ type victim struct {
 	mu sync.Mutex
 	// silent is when the first request had no response.
 	silent time.Time
+	// ends is when an outage ends, in which no request has a response. Programs don't cut off the node then or later.
+	ends time.Time
+	// interfaces are those of the node.
+	interfaces map[string]program.Interface
 }
 
 func newVictim(tb testing.TB, limit time.Duration) *victim {
@@ -142,16 +147,20 @@ func newVictim(tb testing.TB, limit time.Duration) *victim {
 	<-listed
 	v := &victim{t: tb, daemon: slowDaemon{daemontest.New(tb.TempDir())}}
 	inventory := daemon.NewInventory(v.daemon, v.daemon.Root)
-	interfaces := map[string]program.Interface{}
+	v.interfaces = map[string]program.Interface{}
 	for n := range manyInterfaces {
-		interfaces[fmt.Sprintf("eth%d", n)] = program.Interface{Index: n + 1}
+		v.interfaces[fmt.Sprintf("eth%d", n)] = program.Interface{Index: n + 1}
 	}
 	reports := &record.Reports{Cluster: server, NodeName: "node"}
 	changes := &confirm.Changes{Limit: limit, Ask: v.ask}
 	v.reconciler = &reconciler{
 		queue: newQueue("programs", nil, nil), reports: reports, inventory: inventory, changes: changes,
 		planner: planner{cluster: server, reports: reports, nodeName: "node", starts: newStarts(false), facts: newFacts(Options{
-			Cluster: server, Interfaces: func() (map[string]program.Interface, error) { return interfaces, nil },
+			Cluster: server, Interfaces: func() (map[string]program.Interface, error) {
+				v.mu.Lock()
+				defer v.mu.Unlock()
+				return maps.Clone(v.interfaces), nil
+			},
 		}, func(context.Context, program.Change, since) {})},
 		policies: &gate.Policies{Cluster: noPolicies{}},
 		loader:   load.New(load.Options{Inventory: inventory}),
@@ -186,11 +195,12 @@ func (v *victim) isCut() bool {
 }
 
 func (v *victim) ask(context.Context) confirm.Response {
-	if !v.isCut() {
-		return confirm.Responded
-	}
+	cut := v.isCut()
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.ends.IsZero() && !cut || !v.ends.IsZero() && time.Now().After(v.ends) {
+		return confirm.Responded
+	}
 	if v.silent.IsZero() {
 		v.silent = time.Now()
 	}
@@ -377,6 +387,210 @@ func TestPartOfThePreviousVersionRunsAgain(t *testing.T) {
 		})
 		if is := v.attached("good"); !slices.Equal(is, []string{"eth0"}) {
 			t.Errorf("the previous version is attached to %q", is)
+		}
+	})
+}
+
+// late is an interface that appears.
+const late = "late"
+
+// appears adds the late interface to the node. An outage of the API server begins if it lasts.
+func (v *victim) appears(outage time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.interfaces[late] = program.Interface{Index: len(v.interfaces) + 1}
+	if outage > 0 {
+		v.ends = time.Now().Add(outage)
+	}
+}
+
+// links returns the IDs of programs and links, by interface.
+func (v *victim) links() map[string]string {
+	all := map[string]string{}
+	for _, p := range v.daemon.Programs() {
+		for id, link := range p.Links {
+			all[link.GetTcxAttachInfo().GetIface()] = fmt.Sprint(p.ID, "/", id)
+		}
+	}
+	return all
+}
+
+// attempt makes a pass over an object, and returns what the reports say.
+func (v *victim) attempt(o v1alpha1.UserObject) string {
+	v.t.Helper()
+	kind := kind
+	if _, is := o.(*v1alpha1.BpfApplication); is {
+		kind = "BpfApplication"
+	}
+	owner := program.OwnerOf(kind, o)
+	version, err := confirm.VersionOf(kind, o)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	want, outcome, _, err := v.reconciler.runVersion(v.t.Context(), owner.Key, assignment{owner: &owner, version: version})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	var said []string
+	for _, object := range report.Programs(owner, "node", want, v.reconciler.inventory.Of(owner.Key), outcome) {
+		status := object.GetStatus()
+		said = append(said, status.Conditions[0].Type+": "+status.Conditions[0].Message)
+		for _, link := range status.Links {
+			said = append(said, fmt.Sprintf("%s %s: %s", link.State, link.AttachPoint, link.Error))
+		}
+	}
+	return strings.Join(said, "\n")
+}
+
+// What was confirmed of a version stays attached when the rest of it is undone, without being detached. The rest is tried again
+// as any version that is undone.
+func TestConfirmedPartStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		outage time.Duration // or else, the rest cuts off the node
+		next   string
+		again  bool // it is attached when the API server responds
+	}{
+		"an outage":                  {10 * confirmLimit, "this node tries the rest of generation 1 again when the API server responds", true},
+		"the rest cuts off the node": {0, "this node doesn't try the rest of generation 1 again until the object or its annotation", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newVictim(t, confirmLimit)
+				o := tcx("good", named("eth0", late))
+				v.attempt(o)
+				confirmed := func() bool { return v.reconciler.changes.Unconfirmed() == 0 }
+				v.await("confirmed", confirmLimit, confirmed)
+				part := v.links()
+				v.appears(c.outage)
+				v.attempt(o)
+				if is := v.links(); len(is) != 2 || is["eth0"] != part["eth0"] {
+					t.Fatalf("attached are %v, and before %v", is, part)
+				}
+				v.await("undone", 2*confirmLimit, func() bool { return len(v.links()) < 2 })
+				<-time.After(2 * confirmLimit)
+				for range 3 {
+					said := v.attempt(o)
+					for _, want := range []string{
+						"RolledBack: attach to late ingress: this node got no response from the API server for 30s after the rest of generation 1 was attached",
+						"what was confirmed before stays attached; " + c.next, "\nAttached eth0 ingress: \nNotAttached late ingress: attach to late ingress: this node got",
+					} {
+						if !strings.Contains(said, want) {
+							t.Errorf("the report lacks %q:\n%s", want, said)
+						}
+					}
+					if is := v.links(); !maps.Equal(is, part) {
+						t.Fatalf("attached are %v, and before %v", is, part)
+					}
+					<-time.After(confirmLimit)
+				}
+				<-time.After(c.outage)
+				v.attempt(o)
+				if is := v.links(); is["eth0"] != part["eth0"] || (is[late] != "") != c.again {
+					t.Errorf("attached are %v, and before %v", is, part)
+				}
+				v.await("confirmed", confirmLimit, confirmed)
+				<-time.After(2 * confirmLimit)
+				said := v.attempt(o)
+				if loaded := strings.HasPrefix(said, "Loaded: "); loaded != c.again {
+					t.Errorf("in the end, the report says\n%s", said)
+				}
+			})
+		})
+	}
+}
+
+// A failed call of the rollback doesn't end what stayed attached until then.
+func TestConfirmedPartStaysAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		o := tcx("good", named("eth0", "late"))
+		v.attempt(o)
+		v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+		part, failures := v.links(), 0
+		v.daemon.SetFault(func(call string, _ proto.Message, done bool) error {
+			if call == "Detach" && done && failures == 0 {
+				failures++
+				return status.Error(codes.Unavailable, "the connection broke")
+			}
+			return nil
+		})
+		v.appears(10 * confirmLimit)
+		v.attempt(o)
+		v.await("undone", 2*confirmLimit, func() bool { return v.links()["late"] == "" })
+		<-time.After(confirmLimit)
+		v.attempt(o)
+		if is := v.links(); failures != 1 || !maps.Equal(is, part) {
+			t.Errorf("after %d failures, attached are %v, and before %v", failures, is, part)
+		}
+	})
+}
+
+// The program of an application that was confirmed stays attached when another one is undone, which stays loaded.
+func TestConfirmedProgramStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app", UID: "uid", Generation: 1}}
+		app.Spec.ByteCode.Path = new("/opt/app.o")
+		for function, name := range map[string]string{"good": "eth0", "other": "late"} {
+			member := tcx(function, named(name)).Spec.TcxProgramInfo
+			app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: &member})
+		}
+		v.attempt(app)
+		v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+		part := v.links()
+		v.appears(10 * confirmLimit)
+		v.attempt(app)
+		v.await("undone", 2*confirmLimit, func() bool { return len(v.links()) < 2 })
+		<-time.After(confirmLimit)
+		said := v.attempt(app)
+		if is := v.links(); !maps.Equal(is, part) || len(v.daemon.Programs()) != 2 {
+			t.Errorf("attached are %v, and before %v", is, part)
+		}
+		for _, want := range []string{"Loaded: ", "\nRolledBack: attach to late ingress: ", "Attached eth0 ingress: ", "NotAttached late ingress: attach to late"} {
+			if !strings.Contains("\n"+said, want) {
+				t.Errorf("the reports lack %q:\n%s", want, said)
+			}
+		}
+	})
+}
+
+// A pass that attaches the rest of a version can be interrupted by the rollback of another object. The rest is tried nevertheless.
+func TestRestOfAnInterruptedPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		o := tcx("good", named("eth0", "late", "never"))
+		v.attempt(o)
+		v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+		v.appears(0)
+		v.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
+			if in, ok := request.(*gobpfman.AttachRequest); ok && done && in.GetAttach().GetTcxAttachInfo().GetIface() == "late" {
+				go v.reconciler.undo(t.Context(), map[program.Key]*confirm.Version{{Kind: kind, Name: "other"}: nil})
+				<-time.After(time.Second)
+			}
+			return nil
+		})
+		v.attempt(o)
+		<-time.After(4 * confirmLimit)
+		if v.isCut() {
+			t.Errorf("the node is still cut off: %v", v.links())
+		}
+	})
+}
+
+// A version that selects an interface before it appears isn't confirmed by that.
+func TestInterfaceOfANewVersionAppears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		v.attempt(tcx("good", named("eth0")))
+		v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+		o := tcx("bad", v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true), AllowedInterfaces: []string{"late"}}})
+		o.Generation = 2
+		v.attempt(o)
+		v.appears(0)
+		v.attempt(o)
+		<-time.After(4 * confirmLimit)
+		if v.isCut() {
+			t.Errorf("the node is still cut off: %v", v.links())
 		}
 	})
 }

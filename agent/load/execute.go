@@ -71,8 +71,9 @@ type Pass struct {
 	Gate *gate.Gate
 	// Judgements are the verdicts on what is loaded already, by the index of the Load in the plan.
 	Judgements map[int]report.Judgement
-	// Begin, if not nil, is called before a program is attached where it can cut off the node. If it fails, nothing is attached.
-	Begin func() error
+	// Begin, if not nil, is called before a program is attached where it can cut off the node, with the places of the attach
+	// point. If it fails, nothing is attached.
+	Begin func(...program.Place) error
 }
 
 // Execute executes the steps from the daemon's current programs to the plan. If a step
@@ -118,19 +119,24 @@ func waits(want plan.Plan, function string, outcome report.Outcome) bool {
 const manyLinks = 16
 
 // Withdraw removes the programs and links of an owner that a plan doesn't have, in few calls, before something is loaded in
-// their place. Until then, a node that they cut off stays cut off.
-func (l *Loader) Withdraw(ctx context.Context, key program.Key, want plan.Plan) error {
-	steps := want.Diff(l.Inventory.Of(key))
+// their place. Until then, a node that they cut off stays cut off. Keep has no program unloaded that keeps a link, however long
+// that takes.
+func (l *Loader) Withdraw(ctx context.Context, key program.Key, want plan.Plan, keep bool) error {
+	actual := l.Inventory.Of(key)
+	steps := want.Diff(actual)
 	links, unload := map[uint32]int{}, map[uint32]bool{}
 	for _, step := range steps {
 		switch step.Op {
 		case plan.OpUnload:
 			unload[step.ProgramID] = true
 		case plan.OpDetach:
-			if links[step.ProgramID]++; links[step.ProgramID] == manyLinks {
-				unload[step.ProgramID] = true
-			}
+			links[step.ProgramID]++
 		case plan.OpLoad, plan.OpAttach:
+		}
+	}
+	for _, p := range actual {
+		if links[p.ID] >= manyLinks && (!keep || links[p.ID] == len(p.Links)) {
+			unload[p.ID] = true
 		}
 	}
 	var errs []error
@@ -159,7 +165,7 @@ func (l *Loader) take(ctx context.Context, p Pass, step plan.Step, outcome *repo
 		if !there || p.Plan.Evicted[loaded.ID] {
 			return // its Load failed, which is reported
 		}
-		if err := l.attach(ctx, loaded.ID, step.Point, p.Begin); err != nil {
+		if err := l.attach(ctx, p, step, loaded.ID); err != nil {
 			outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Link: plan.LinkOf(step.Point)}] = err
 		}
 	case plan.OpDetach:
@@ -179,12 +185,13 @@ func (l *Loader) take(ctx context.Context, p Pass, step plan.Step, outcome *repo
 // attach attaches a program to an attach point, unless that is missing. A missing one
 // isn't left to the daemon, which might find it a moment before the agent does: the
 // link would have the digest of a missing attach point.
-func (l *Loader) attach(ctx context.Context, id uint32, point program.AttachPoint, begin func() error) error {
+func (l *Loader) attach(ctx context.Context, p Pass, step plan.Step, id uint32) error {
+	point := step.Point
 	if point.Lack != nil {
 		return fmt.Errorf("attach to %s: %w", point.Name, point.Lack)
 	}
-	if begin != nil && point.OnNode() {
-		if err := begin(); err != nil {
+	if p.Begin != nil && point.OnNode() {
+		if err := p.Begin(p.Plan.Loads[step.Load].Places(step.Function, point)...); err != nil {
 			return fmt.Errorf("attach to %s: %w", point.Name, err)
 		}
 	}

@@ -101,7 +101,7 @@ func fromFile(path string, points ...program.AttachPoint) (program.Owner, plan.P
 }
 
 // execute executes a plan without policies.
-func (l *node) execute(ctx context.Context, owner program.Owner, want plan.Plan, begin func() error) (report.Outcome, error) {
+func (l *node) execute(ctx context.Context, owner program.Owner, want plan.Plan, begin func(...program.Place) error) (report.Outcome, error) {
 	l.t.Helper()
 	g, err := (&gate.Policies{Cluster: policies(nil)}).For(ctx, &owner, gate.Earlier{})
 	if err != nil {
@@ -154,9 +154,9 @@ func TestStepsThatFail(t *testing.T) {
 			l := newNode(t)
 			l.daemon.Fault = failing(test.faults...)
 			owner, want := fromFile(test.path, onInterface("eth0", ""), test.second)
-			var begin func() error
+			var begin func(...program.Place) error
 			if test.begin != nil {
-				begin = func() error { return test.begin }
+				begin = func(...program.Place) error { return test.begin }
 			}
 			outcome, err := l.execute(t.Context(), owner, want, begin)
 			if got := l.calls(); err != nil || got != test.calls {
@@ -232,27 +232,34 @@ func TestInterruptedExecution(t *testing.T) {
 // What cut off the node is removed in few calls: links one by one, but all of a program's many links with the program. Maps go
 // after their users. A call that fails doesn't stop the others.
 func TestWithdraw(t *testing.T) {
+	detaches := func(n int) string { return strings.TrimSuffix(strings.Repeat("Detach, ", n), ", ") }
 	var many []program.AttachPoint
 	for n := range manyLinks {
 		many = append(many, onInterface(fmt.Sprint("eth", n), ""))
 	}
 	for name, test := range map[string]struct {
 		links   int
+		stays   bool // another link, with the program
 		unloads bool // all programs
 		fault   string
 		calls   string
 		left    int
 	}{
-		"a link":               {1, false, "", "Detach", 2},
-		"one that stays":       {2, false, "Detach", "Detach, Detach", 2},
-		"one link less":        {manyLinks - 1, false, "", strings.TrimSuffix(strings.Repeat("Detach, ", manyLinks-1), ", "), 2},
-		"many links":           {manyLinks, false, "", "Unload", 1},
-		"its programs":         {1, true, "", "Unload, Unload", 0},
-		"programs that remain": {1, true, "Unload", "Unload, Unload", 2},
+		"a link":                {1, false, false, "", "Detach", 2},
+		"one that stays":        {2, false, false, "Detach", "Detach, Detach", 2},
+		"one link less":         {manyLinks - 1, false, false, "", detaches(manyLinks - 1), 2},
+		"many links":            {manyLinks, false, false, "", "Unload", 1},
+		"all but one that runs": {manyLinks, true, false, "", detaches(manyLinks), 2},
+		"its programs":          {1, false, true, "", "Unload, Unload", 0},
+		"programs that remain":  {1, false, true, "Unload", "Unload, Unload", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newNode(t)
-			owner, want := fromFile("/x.o", many[:test.links]...)
+			points := many[:test.links]
+			if test.stays {
+				points = append(slices.Clone(points), onInterface("stays", ""))
+			}
+			owner, want := fromFile("/x.o", points...)
 			want.Loads[0].Functions = append(want.Loads[0].Functions, &gobpfman.LoadInfo{Name: "g"})
 			if outcome, err := l.execute(t.Context(), owner, want, nil); err != nil || outcome.Err() != nil {
 				t.Fatal(err, outcome.Err())
@@ -266,11 +273,11 @@ func TestWithdraw(t *testing.T) {
 				}
 				return fault(call, request, done)
 			}
-			want.Loads[0].Programs[0].Points = nil
+			want.Loads[0].Programs[0].Points = points[test.links:]
 			if test.unloads {
 				want.Loads = nil
 			}
-			if err := l.Withdraw(t.Context(), owner.Key, want); (err != nil) != (test.fault != "") {
+			if err := l.Withdraw(t.Context(), owner.Key, want, true); (err != nil) != (test.fault != "") {
 				t.Errorf("%v", err)
 			}
 			if got := l.calls(); got != test.calls || len(l.daemon.Programs()) != test.left {

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
@@ -82,18 +83,47 @@ func (p Plan) Discovers(n int, function string, link daemon.Link) bool {
 	return n < len(p.Loads) && p.Loads[n].leads(function, link, func(point program.AttachPoint) bool { return point.Discovered })
 }
 
-// AttachedOnNode reports whether a program of the plan is attached where it can cut off the node.
-func (p Plan) AttachedOnNode(actual []daemon.Program) bool {
+// AttachedOnNode returns the places where programs of the plan are attached, and can cut off the node.
+func (p Plan) AttachedOnNode(actual []daemon.Program) []program.Place {
+	var places []program.Place
 	for n, load := range p.Loads {
 		for function, loaded := range p.Present(n, actual) {
-			for _, link := range loaded.Links {
-				if load.leads(function, link, program.AttachPoint.OnNode) {
-					return true
+			links := sets.New(slices.Collect(maps.Values(loaded.Links))...)
+			for _, user := range load.Users(function) {
+				for _, point := range user.Points {
+					if point.OnNode() && links.Has(LinkOf(point)) {
+						places = append(places, program.Place{Member: user.ID, Point: point.Name})
+					}
 				}
 			}
 		}
 	}
-	return false
+	slices.SortFunc(places, program.Place.Compare)
+	return places
+}
+
+// Confine has programs attached at certain places only, as far as they can cut off the node. Instead is the reason why they
+// aren't attached elsewhere.
+func (p *Plan) Confine(places []program.Place, instead error) {
+	certain := sets.New(places...)
+	for _, load := range p.Loads {
+		for _, wanted := range load.Programs {
+			for i := range wanted.Points {
+				if point := &wanted.Points[i]; point.OnNode() && !certain.HasAny(load.Places(wanted.Function(), *point)...) {
+					point.Lack, point.Withdrawn = cmp.Or(point.Lack, instead), true
+				}
+			}
+		}
+	}
+}
+
+// Alone reports whether all of an owner's programs are the plan's. Those of an earlier version stay until the plan's are loaded.
+func (p Plan) Alone(actual []daemon.Program) bool {
+	left := len(actual)
+	for n := range p.Loads {
+		left -= len(p.Present(n, actual))
+	}
+	return left == 0
 }
 
 // Load is one Load call of the daemon, with functions that share their maps.
@@ -117,6 +147,17 @@ func (l Load) leads(function string, link daemon.Link, certain func(program.Atta
 	return slices.ContainsFunc(l.Users(function), func(user Program) bool {
 		return slices.ContainsFunc(user.Points, func(point program.AttachPoint) bool { return LinkOf(point) == link && certain(point) })
 	})
+}
+
+// Places returns the places of a function's attach point. There are several if several programs have it.
+func (l Load) Places(function string, point program.AttachPoint) []program.Place {
+	var places []program.Place
+	for _, user := range l.Users(function) {
+		if user.Wants(LinkOf(point)) {
+			places = append(places, program.Place{Member: user.ID, Point: point.Name})
+		}
+	}
+	return places
 }
 
 // Users returns the programs that use a function.

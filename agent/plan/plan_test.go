@@ -6,7 +6,9 @@ package plan
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // application returns an owner. Its members are tracepoint programs, as
@@ -487,27 +490,104 @@ func TestAttachedOnNode(t *testing.T) {
 	node := program.Node{Interfaces: map[string]program.Interface{"eth0": {Index: 2}}, Containers: []program.Container{pod}}
 	for name, test := range map[string]struct {
 		owner program.Owner
-		want  bool
+		want  []program.Place
 	}{
-		"on an interface of the node": {flows(false), true},
-		"in a pod":                    {flows(true), false},
-		"at a tracepoint":             {application(t, "f a/x"), false},
+		"on an interface of the node": {flows(false), []program.Place{{Point: "eth0 ingress"}}},
+		"in a pod":                    {flows(true), nil},
+		"at a tracepoint":             {application(t, "f a/x"), nil},
 	} {
 		i, _ := inventory(t)
 		p := Want(test.owner, node, nil)
-		if p.AttachedOnNode(nil) {
+		if len(p.AttachedOnNode(nil)) > 0 {
 			t.Errorf("%s: attached before anything is loaded", name)
 		}
 		settle(t, i, test.owner, p)
 		actual := i.Of(test.owner.Key)
-		if got := p.AttachedOnNode(actual); got != test.want {
+		if got := p.AttachedOnNode(actual); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v", name, got)
 		}
 		for id := range actual[0].Links {
 			delete(actual[0].Links, id)
 		}
-		if p.AttachedOnNode(actual) {
+		if len(p.AttachedOnNode(actual)) > 0 {
 			t.Errorf("%s: attached without a link", name)
+		}
+	}
+}
+
+// A version is attached to interfaces of the node only where it was confirmed, and elsewhere as before. What is attached there
+// stays.
+func TestConfine(t *testing.T) {
+	undone, absent := errors.New("undone"), &program.AbsentError{Text: "absent"}
+	member := func(id, function string, points ...program.AttachPoint) Program {
+		o := &v1alpha1.XdpProgram{}
+		o.Spec.BpfFunctionName = function
+		m := program.OwnerOf("XdpProgram", o).Members[0]
+		m.ID = id
+		return Program{Member: m, Points: points}
+	}
+	at := func(name, digest, netns string, lack error) program.AttachPoint {
+		info := &gobpfman.XDPAttachInfo{Iface: name}
+		if netns != "" {
+			info.Netns = &netns
+		}
+		return program.AttachPoint{Name: name, Digest: digest, Lack: lack, Info: &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_XdpAttachInfo{XdpAttachInfo: info}}}
+	}
+	functions := []*gobpfman.LoadInfo{{Name: "f"}, {Name: "g"}}
+	p := Plan{UID: "uid", Loads: []Load{{ID: "id", Functions: functions, Programs: []Program{
+		member("a", "f", at("eth0", "1", "", nil), at("eth1", "1", "", nil), at("eth2", "1", "", absent), at("pod", "1", "/proc/1/ns/net", nil)),
+		member("b", "f", at("eth1", "1", "", nil), at("eth0", "2", "", nil)), // the link to eth1 is that of a, the one to eth0 isn't
+		member("c", "g", at("eth0", "1", "", nil)),
+	}}}}
+	if got := p.Loads[0].Places("f", p.Loads[0].Programs[0].Points[1]); !slices.Equal(got, []program.Place{{Member: "a", Point: "eth1"}, {Member: "b", Point: "eth1"}}) {
+		t.Errorf("the places of a link that two programs have are %v", got)
+	}
+	links := map[string]map[uint32]daemon.Link{"f": {}, "g": {}}
+	for _, wanted := range p.Loads[0].Programs {
+		for _, point := range wanted.Points {
+			of := links[wanted.Function()]
+			if known := slices.Contains(slices.Collect(maps.Values(of)), LinkOf(point)); !known && point.Lack == nil {
+				of[uint32(len(of)+1)] = LinkOf(point)
+			}
+		}
+	}
+	actual := []daemon.Program{{ID: 1, OwnerUID: "uid", LoadID: "id", Function: "f", Links: links["f"]}, {ID: 2, OwnerUID: "uid", LoadID: "id", Function: "g", Links: links["g"]}}
+	p.Confine([]program.Place{{Member: "a", Point: "eth0"}, {Member: "b", Point: "eth1"}}, undone)
+	var steps []string
+	for _, step := range p.Diff(actual) {
+		switch step.Op {
+		case OpDetach:
+			link := links[step.Function][step.LinkID]
+			steps = append(steps, fmt.Sprintf("detach %s from %s/%s", step.Function, link.Point, link.Digest))
+		case OpAttach:
+			steps = append(steps, fmt.Sprintf("not %s at %s/%s: %v", step.Function, step.Point.Name, step.Point.Digest, step.Point.Lack))
+		default:
+			t.Errorf("%+v", step)
+		}
+	}
+	want := []string{"detach f from eth0/2", "not f at eth2/1: absent", "not f at eth0/2: undone", "detach g from eth0/1", "not g at eth0/1: undone"}
+	if !slices.Equal(steps, want) {
+		t.Errorf("the steps are %q, want %q", steps, want)
+	}
+}
+
+// The programs of an earlier version stay until those of the plan are loaded.
+func TestAlone(t *testing.T) {
+	p := Plan{UID: "uid", Loads: []Load{{ID: "id", Functions: []*gobpfman.LoadInfo{{Name: "f"}}}, {ID: "another", Functions: []*gobpfman.LoadInfo{{Name: "g"}}}}}
+	f, g := daemon.Program{ID: 2, OwnerUID: "uid", LoadID: "id", Function: "f"}, daemon.Program{ID: 3, OwnerUID: "uid", LoadID: "another", Function: "g"}
+	earlier := daemon.Program{ID: 1, OwnerUID: "uid", LoadID: "earlier", Function: "f"}
+	for name, c := range map[string]struct {
+		actual []daemon.Program
+		alone  bool
+	}{
+		"nothing":                       {nil, true},
+		"a part":                        {[]daemon.Program{f}, true},
+		"all":                           {[]daemon.Program{f, g}, true},
+		"a part and an earlier version": {[]daemon.Program{earlier, f}, false},
+		"an earlier version":            {[]daemon.Program{earlier}, false},
+	} {
+		if p.Alone(c.actual) != c.alone {
+			t.Errorf("%s: alone is %t", name, !c.alone)
 		}
 	}
 }

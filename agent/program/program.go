@@ -10,9 +10,11 @@
 package program
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,6 +126,19 @@ type AttachPoint struct {
 	// the BpfProgram's status. Avoid changes of the algorithm between versions of
 	// the agent, because they attach all links again.
 	Digest string
+}
+
+// Place identifies an attach point of an object's version. Unlike a Digest, it stays the same when the node restarts, and when
+// an interface disappears and appears again.
+type Place struct {
+	// Member is the ID of the program, and Point is the name of its attach point.
+	Member string `json:"member,omitempty"`
+	Point  string `json:"point"`
+}
+
+// Compare orders places.
+func (p Place) Compare(other Place) int {
+	return cmp.Or(strings.Compare(p.Member, other.Member), strings.Compare(p.Point, other.Point))
 }
 
 // Process is a process of a container or a sandbox.

@@ -67,6 +67,11 @@ type PolicyError struct {
 
 func (e *PolicyError) Error() string { return e.Message }
 
+// UndoneError is about where a version isn't attached, because it is rolled back there.
+type UndoneError struct{ Message string }
+
+func (e *UndoneError) Error() string { return e.Message }
+
 // BytecodeError is a failure to get the bytecode, before the daemon is called. It is Final if
 // a retry can't help until the object or the image changes.
 type BytecodeError struct {
@@ -387,7 +392,11 @@ func loadedConditions(owner program.Owner, wanted plan.Program, loaded daemon.Pr
 	case wanted.Problem != nil:
 		return stateOf(wanted.Problem).Conditions(v1alpha1.BpfProgCondNotLoaded.Condition(wanted.Problem.Error()))
 	case len(failed) > 0:
-		return stateOf(failed...).Conditions(v1alpha1.BpfProgCondNotLoaded.Condition(few(failed)))
+		condition := v1alpha1.BpfProgCondNotLoaded
+		if undone := (*UndoneError)(nil); errors.As(errors.Join(failed...), &undone) {
+			condition = v1alpha1.BpfProgCondRolledBack
+		}
+		return stateOf(failed...).Conditions(condition.Condition(few(failed)))
 	case len(o.Removals) > 0:
 		return o.NotUnloaded()
 	case verdict == v1alpha1.VerdictDenied:

@@ -57,8 +57,8 @@ const (
 	// BpfProgCondPolicyViolated means that the program is loaded, and attached as
 	// requested, but a BytecodePolicy would now prevent loading it.
 	BpfProgCondPolicyViolated BpfProgramConditionType = "PolicyViolated"
-	// BpfProgCondRolledBack means that the object's previous version runs, or nothing, because the node lost the
-	// connection to the API server when this version was attached.
+	// BpfProgCondRolledBack means that the object's previous version runs, nothing, or only what was confirmed of this one,
+	// because the node lost the connection to the API server when this version was attached.
 	BpfProgCondRolledBack BpfProgramConditionType = "RolledBack"
 	// BpfProgCondNoContainersOnNode means that the object selects no container on the
 	// node.

@@ -66,8 +66,8 @@ var unseen = map[string]string{
 var partial = slices.Concat(
 	// Details after a cause.
 	[]string{
-		"nothing runs instead", "generation %d runs again", "this node tries generation %d again when the API server responds", ", and got one after the rollback",
-		"this node doesn't try generation %d again until the object or its annotation bpfman.io/restartedAt changes", " (the previously loaded program %d keeps running)",
+		"nothing runs instead", "generation %d runs again", "generation %d runs again where it was confirmed", "what was confirmed before stays attached", "the rest of %s", "this node tries %s again when the API server responds", ", and got one after the rollback",
+		"this node doesn't try %s again until the object or its annotation bpfman.io/restartedAt changes", " (the previously loaded program %d keeps running)",
 		"type %s, %d-byte keys, and %d-byte values", "; its primary interface is %s", "; only the first %d are checked", "and %d other reasons",
 		"%s; it accepts requests again at %s", "revision %d runs again", "%d of %d nodes with revision %d aren't healthy (%s)", "revision %d, step %d of %d on %d of %d nodes", "Attached on %d of %s",
 		"the name of an interface has 1 to 15 bytes of UTF-8, without whitespace, slashes, and colons", "a tracepoint has the form category/event",
@@ -107,7 +107,7 @@ var partial = slices.Concat(
 	// Errors that the agent handles, waits for, or logs.
 	[]string{
 		"make other calls wait",
-		"generation %d is rolled back", "a change is rolled back", "wait for a rollback: %w",
+		"generation %d is rolled back", "the version wasn't confirmed there", "a change is rolled back", "wait for a rollback: %w",
 		"no process of the pod is running",
 		"images are being read, or a change isn't confirmed", "too many images are being read from slow registries", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
 		"read the boot ID: %w", "open the directory: %w", "read the record of a change: %w", "remove a damaged record: %w", "remove the record of %s: %w",

@@ -34,7 +34,7 @@ var Conditions = []Condition{
 	{Type: v1alpha1.BpfProgCondNone, ToDo: "nothing yet: the message says what the agent waits for"},
 	{
 		Type:  v1alpha1.BpfProgCondRolledBack,
-		ToDo:  "the node lost the connection to the API server with this version of the object, and runs the previous one, or nothing: see Roll back changes that cut off a node",
+		ToDo:  "the node lost the connection to the API server with this version, and runs the previous one, nothing, or what was confirmed: see Roll back changes that cut off a node",
 		Links: []Link{{"Roll back changes that cut off a node", "rollback.md"}},
 	},
 }

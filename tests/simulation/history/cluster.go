@@ -61,6 +61,8 @@ type Cluster struct {
 	log []string
 	// changed contains what operations were about since the last rest.
 	changed map[string]bool
+	// confirmed contains the points of objects at interfaces that nodes had confirmed at the last rest.
+	confirmed map[string]map[string]bool
 	// operated contains the times of the last operations about an object, and of any operation, which is "".
 	operated map[string]time.Time
 	// reads counts the reads of images in progress.
@@ -329,8 +331,12 @@ func (c *Cluster) rest() {
 		}
 		return true, checks.Rest()
 	})
+	c.checking.Lock()
+	confirmed := c.confirmedAtRest()
+	c.checking.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.confirmed = confirmed
 	c.Settled, c.changed, c.restored = time.Now(), map[string]bool{}, false
 }
 

@@ -29,12 +29,45 @@ func isRefused(status v1alpha1.BpfProgramStatus) bool {
 	return c != nil && strings.Contains(c.Message, "got one after the rollback")
 }
 
-// mayUndo reports whether a node can have undone an object since the last rest that nobody changed. A version that can be attached to
-// another interface must be confirmed again. Without the API server, its node then undoes all of it.
+// mayUndo reports whether a node can have undone all of an object since the last rest. A version that can be attached to another
+// interface must be confirmed there. Without the API server, its node undoes that, and all of a version that it hasn't confirmed
+// anywhere.
 func (c *Cluster) mayUndo(o *chaos.Object, n *simulation.Node) bool {
-	return c.Changed(points) && !c.Calm(time.Since(c.Settled), "", n.Name) && slices.ContainsFunc(slices.Concat(c.Model.Expect(o, n.Name).Points...), func(p chaos.Point) bool {
-		return p.Interface != ""
-	})
+	open := slices.ContainsFunc(slices.Concat(c.Model.Expect(o, n.Name).Points...), func(p chaos.Point) bool { return p.Interface != "" })
+	return open && c.mayConfirm(n) && (len(c.confirmed[placeOf(o, n)]) == 0 || c.Changed(o.Name) || !c.Calm(time.Since(c.Settled), n.Name))
+}
+
+// mayConfirm reports whether a node can have had to confirm versions since the last rest without the API server, although nobody
+// changed them.
+func (c *Cluster) mayConfirm(n *simulation.Node) bool {
+	return c.Changed(points) && !c.Calm(time.Since(c.Settled), "", n.Name)
+}
+
+// mayLack reports whether a node can have undone an object at a point.
+func (c *Cluster) mayLack(o *chaos.Object, n *simulation.Node) func(chaos.Point) bool {
+	return func(p chaos.Point) bool {
+		return p.Interface != "" && c.mayConfirm(n) && !c.confirmed[placeOf(o, n)][p.Name]
+	}
+}
+
+// placeOf returns the key of what a node has of an object.
+func placeOf(o *chaos.Object, n *simulation.Node) string { return n.Name + "/" + o.Name }
+
+// confirmedAtRest returns the points at interfaces that nodes have confirmed when the cluster is at rest.
+func (c *Cluster) confirmedAtRest() map[string]map[string]bool {
+	confirmed := map[string]map[string]bool{}
+	for _, o := range c.Model.Objects {
+		for _, n := range c.Nodes() {
+			at := map[string]bool{}
+			for _, p := range slices.Concat(c.Model.Expect(o, n.Name).Points...) {
+				if p.Attached && p.Interface != "" {
+					at[p.Name] = true
+				}
+			}
+			confirmed[placeOf(o, n)] = at
+		}
+	}
+	return confirmed
 }
 
 // tryAgain does what users are told to do about good versions that nodes rolled back: a node that can't reach the API server for
