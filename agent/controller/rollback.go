@@ -288,8 +288,7 @@ func (r *reconciler) undo(ctx context.Context, versions map[program.Key]*confirm
 	}
 	if steps > fewSteps {
 		for key, want := range plans {
-			keep := versions[key] != nil && len(versions[key].Places) > 0
-			if err := r.loader.Withdraw(ctx, key, want, keep); err != nil {
+			if err := r.loader.Withdraw(ctx, key, want); err != nil {
 				logr.FromContextOrDiscard(ctx).Error(err, "Failed to remove programs", "object", key.String())
 			}
 		}

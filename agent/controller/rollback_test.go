@@ -556,6 +556,48 @@ func TestConfirmedProgramStays(t *testing.T) {
 	})
 }
 
+// A rollback to what was confirmed of a program isn't slower if the program is attached at many other places.
+func TestRollbackOfManyToAConfirmedPart(t *testing.T) {
+	for name, c := range map[string]struct {
+		first      v1alpha1.InterfaceSelector
+		generation int64 // of the version at all interfaces
+	}{
+		"the rest":        {everywhere, 1},
+		"a later version": {named("eth0", "eth1"), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newVictim(t, confirmLimit)
+				var there atomic.Bool
+				v.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
+					in, ok := request.(*gobpfman.AttachRequest)
+					if ok && !done && in.GetAttach().GetTcxAttachInfo().GetIface() != "eth0" && !there.Load() {
+						return status.Error(codes.Aborted, "no such device")
+					}
+					return nil
+				})
+				v.attempt(tcx("good", c.first))
+				v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+				there.Store(true)
+				next := tcx("good", everywhere)
+				next.Generation = c.generation
+				v.attempt(next)
+				if is := v.attached("good"); len(is) != manyInterfaces {
+					t.Fatalf("attached to %d interfaces", len(is))
+				}
+				v.await("reachable", 4*confirmLimit, func() bool { return !v.isCut() })
+				v.mu.Lock()
+				took := time.Since(v.silent)
+				v.mu.Unlock()
+				if took > confirmLimit+5*time.Second {
+					t.Errorf("reachable after %s", took)
+				}
+				v.await("restored", confirmLimit, func() bool { return slices.Equal(v.attached("good"), []string{"eth0"}) })
+			})
+		})
+	}
+}
+
 // hosts has a pod with the network of the node, and one with its own.
 func (v *victim) hosts() {
 	v.t.Helper()
