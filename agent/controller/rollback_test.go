@@ -137,6 +137,8 @@ type victim struct {
 	ends time.Time
 	// interfaces are those of the node.
 	interfaces map[string]program.Interface
+	// reads counts the reads of the interfaces.
+	reads int
 }
 
 func newVictim(tb testing.TB, limit time.Duration) *victim {
@@ -162,6 +164,7 @@ func newVictim(tb testing.TB, limit time.Duration) *victim {
 			Cluster: server, Interfaces: func() (map[string]program.Interface, error) {
 				v.mu.Lock()
 				defer v.mu.Unlock()
+				v.reads++
 				return maps.Clone(v.interfaces), nil
 			},
 		}, func(context.Context, program.Change, since) {})},
@@ -593,6 +596,10 @@ func TestRollbackOfManyToAConfirmedPart(t *testing.T) {
 					t.Errorf("reachable after %s", took)
 				}
 				v.await("restored", confirmLimit, func() bool { return slices.Equal(v.attached("good"), []string{"eth0"}) })
+				before := v.reads
+				if v.attempt(next); v.reads != before+1 {
+					t.Errorf("a pass after the rollback reads the interfaces %d times", v.reads-before)
+				}
 			})
 		})
 	}

@@ -78,9 +78,9 @@ func (p Plan) Problems() error {
 }
 
 // Discovers reports whether a link of a function of the n-th Load belongs to an
-// attach point that was discovered on the node.
+// attach point that was discovered on the node, and that lacks nothing in the plan.
 func (p Plan) Discovers(n int, function string, link daemon.Link) bool {
-	return n < len(p.Loads) && p.Loads[n].leads(function, link, func(point program.AttachPoint) bool { return point.Discovered })
+	return n < len(p.Loads) && p.Loads[n].leads(function, link, func(point program.AttachPoint) bool { return point.Discovered && point.Lack == nil })
 }
 
 // AttachedOnNode returns the places where programs of the plan are attached, and can cut off the node.

@@ -638,6 +638,8 @@ func TestAlone(t *testing.T) {
 func TestDiscovers(t *testing.T) {
 	discovered := Want(flows(false), program.Node{Interfaces: map[string]program.Interface{"eth0": {Index: 2}, "eth1": {Index: 3}}}, nil)
 	there := LinkOf(discovered.Loads[0].Programs[0].Points[0])
+	refused := Want(flows(false), program.Node{Interfaces: map[string]program.Interface{"eth0": {Index: 2}}}, nil)
+	refused.Confine(nil, errors.New("undone"))
 	named := Want(application(t, "f a/x"), program.Node{}, nil)
 	for name, test := range map[string]struct {
 		plan     Plan
@@ -648,6 +650,7 @@ func TestDiscovers(t *testing.T) {
 	}{
 		"discovered":                 {discovered, 0, "flows", there, true},
 		"the second one":             {discovered, 0, "flows", LinkOf(discovered.Loads[0].Programs[0].Points[1]), true},
+		"one that is refused":        {refused, 0, "flows", there, false},
 		"another interface":          {discovered, 0, "flows", daemon.Link{Point: "eth9 ingress"}, false},
 		"another function":           {discovered, 0, "f", there, false},
 		"a Load that the plan lacks": {discovered, 1, "flows", there, false},
