@@ -90,6 +90,9 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 	if c.confined != nil {
 		want.Confine(c.confined.to, c.confined.instead)
 	}
+	if c.offline {
+		want.Stay(c.stays)
+	}
 	p.starts.note(owner.Key, &want)
 	return want, nil
 }

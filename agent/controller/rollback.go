@@ -36,6 +36,9 @@ type change struct {
 	// offline means that objects of the API server may be unknown. The node's addresses are these then.
 	offline   bool
 	addresses []netip.Addr
+	// stays are where links on the node stay while offline if it isn't known whether they are wanted, because pods can have the
+	// network of the node.
+	stays []program.Place
 	// since is what the events about the owner ask of the node's state. Nil has it read again.
 	since *since
 	// starting are the starts that wait for the pass. It can be nil.
@@ -280,7 +283,7 @@ func (r *reconciler) undo(ctx context.Context, versions map[program.Key]*confirm
 	plans, steps := map[program.Key]plan.Plan{}, 0
 	for key, version := range versions {
 		// Without a plan, the previous version can't run, and nothing does.
-		_, plans[key], _ = r.planOffline(ctx, version)
+		_, plans[key], _ = r.planOffline(ctx, key, version)
 		for _, step := range plans[key].Diff(r.inventory.Of(key)) {
 			if step.Op != plan.OpAttach || step.Point.Lack == nil {
 				steps++
@@ -289,8 +292,7 @@ func (r *reconciler) undo(ctx context.Context, versions map[program.Key]*confirm
 	}
 	if steps > fewSteps {
 		for key, want := range plans {
-			keep := versions[key] != nil && versions[key].Confined()
-			if err := r.loader.Withdraw(ctx, key, want, keep); err != nil {
+			if err := r.loader.Withdraw(ctx, key, want); err != nil {
 				logr.FromContextOrDiscard(ctx).Error(err, "Failed to remove programs", "object", key.String())
 			}
 		}
@@ -302,13 +304,17 @@ func (r *reconciler) undo(ctx context.Context, versions map[program.Key]*confirm
 }
 
 // planOffline returns the owner and the plan of a previous version, which are nothing if that is nil.
-func (r *reconciler) planOffline(ctx context.Context, version *confirm.Version) (*program.Owner, plan.Plan, error) {
+func (r *reconciler) planOffline(ctx context.Context, key program.Key, version *confirm.Version) (*program.Owner, plan.Plan, error) {
 	owner, err := ownerOf(version)
 	if err != nil || owner == nil {
 		return nil, plan.Plan{}, err
 	}
 	c := again(version)
 	c.offline = true
+	// The links at the same places of another version can be what cuts off the node.
+	if rollback := r.changes.Rollback(key, *version); rollback != nil && rollback.Rest {
+		c.stays = version.Places
+	}
 	want, err := r.planner.plan(ctx, *owner, c)
 	return owner, want, err
 }
@@ -332,7 +338,7 @@ func (r *reconciler) restore(ctx context.Context, key program.Key, version *conf
 // runAgain runs a version that was confirmed before. What of it can't be attached is left to the next pass: it may not have been
 // attached before either, and the node isn't cut off by it.
 func (r *reconciler) runAgain(ctx context.Context, key program.Key, version *confirm.Version) error {
-	owner, want, err := r.planOffline(ctx, version)
+	owner, want, err := r.planOffline(ctx, key, version)
 	if err != nil {
 		return err
 	}

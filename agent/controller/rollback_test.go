@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,14 +94,14 @@ func (noPolicies) ConfigMap(context.Context, string, string) (*corev1.ConfigMap,
 	return nil, errors.New("no ConfigMap")
 }
 
-// nodes is an API server that only lists one node.
+// nodes is an API server that only lists one node, and no pods.
 type nodes struct{}
 
 func (nodes) RoundTrip(request *http.Request) (*http.Response, error) {
 	query := request.URL.Query()
 	response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: request, Body: http.NoBody}
 	switch {
-	case request.URL.Path != "/api/v1/nodes":
+	case request.URL.Path != "/api/v1/nodes" && request.URL.Path != "/api/v1/pods":
 		return nil, errors.New("no response")
 	case query.Get("sendInitialEvents") != "":
 		response.StatusCode = http.StatusInternalServerError // so that the reflector falls back to a list
@@ -108,6 +109,8 @@ func (nodes) RoundTrip(request *http.Request) (*http.Response, error) {
 		body, events := io.Pipe()
 		context.AfterFunc(request.Context(), func() { _ = events.CloseWithError(request.Context().Err()) })
 		response.Body = body
+	case request.URL.Path == "/api/v1/pods":
+		response.Body = io.NopCloser(strings.NewReader(`{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}`))
 	default:
 		list, err := json.Marshal(&corev1.NodeList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
@@ -134,6 +137,8 @@ type victim struct {
 	ends time.Time
 	// interfaces are those of the node.
 	interfaces map[string]program.Interface
+	// reads counts the reads of the interfaces.
+	reads int
 }
 
 func newVictim(tb testing.TB, limit time.Duration) *victim {
@@ -159,6 +164,7 @@ func newVictim(tb testing.TB, limit time.Duration) *victim {
 			Cluster: server, Interfaces: func() (map[string]program.Interface, error) {
 				v.mu.Lock()
 				defer v.mu.Unlock()
+				v.reads++
 				return maps.Clone(v.interfaces), nil
 			},
 		}, func(context.Context, program.Change, since) {})},
@@ -176,13 +182,13 @@ func newVictim(tb testing.TB, limit time.Duration) *victim {
 	return v
 }
 
-// attached returns the interfaces with a function.
+// attached returns the interfaces of the node with a function.
 func (v *victim) attached(function string) []string {
 	var all []string
 	for _, p := range v.daemon.Programs() {
 		for _, link := range p.Links {
-			if p.Function == function {
-				all = append(all, link.GetTcxAttachInfo().GetIface())
+			if to := link.GetTcxAttachInfo(); p.Function == function && to.GetNetns() == "" {
+				all = append(all, to.GetIface())
 			}
 		}
 	}
@@ -404,12 +410,13 @@ func (v *victim) appears(outage time.Duration) {
 	}
 }
 
-// links returns the IDs of programs and links, by interface.
+// links returns the IDs of programs and links, by the network namespace and interface.
 func (v *victim) links() map[string]string {
 	all := map[string]string{}
 	for _, p := range v.daemon.Programs() {
-		for id, link := range p.Links {
-			all[link.GetTcxAttachInfo().GetIface()] = fmt.Sprint(p.ID, "/", id)
+		for i, link := range p.Links {
+			to := link.GetTcxAttachInfo()
+			all[to.GetNetns()+to.GetIface()] = fmt.Sprint(p.ID, "/", p.LinkIDs[i])
 		}
 	}
 	return all
@@ -593,4 +600,122 @@ func TestInterfaceOfANewVersionAppears(t *testing.T) {
 			t.Errorf("the node is still cut off: %v", v.links())
 		}
 	})
+}
+
+// A rollback to what was confirmed of a program isn't slower if the program is attached at many other places.
+func TestRollbackOfManyToAConfirmedPart(t *testing.T) {
+	for name, c := range map[string]struct {
+		first      v1alpha1.InterfaceSelector
+		generation int64 // of the version at all interfaces
+	}{
+		"the rest":        {everywhere, 1},
+		"a later version": {named("eth0", "eth1"), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newVictim(t, confirmLimit)
+				var there atomic.Bool
+				v.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
+					in, ok := request.(*gobpfman.AttachRequest)
+					if ok && !done && in.GetAttach().GetTcxAttachInfo().GetIface() != "eth0" && !there.Load() {
+						return status.Error(codes.Aborted, "no such device")
+					}
+					return nil
+				})
+				v.attempt(tcx("good", c.first))
+				v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+				there.Store(true)
+				next := tcx("good", everywhere)
+				next.Generation = c.generation
+				v.attempt(next)
+				if is := v.attached("good"); len(is) != manyInterfaces {
+					t.Fatalf("attached to %d interfaces", len(is))
+				}
+				v.await("reachable", 4*confirmLimit, func() bool { return !v.isCut() })
+				v.mu.Lock()
+				took := time.Since(v.silent)
+				v.mu.Unlock()
+				if took > confirmLimit+5*time.Second {
+					t.Errorf("reachable after %s", took)
+				}
+				v.await("restored", confirmLimit, func() bool { return slices.Equal(v.attached("good"), []string{"eth0"}) })
+				before := v.reads
+				if v.attempt(next); v.reads != before+1 {
+					t.Errorf("a pass after the rollback reads the interfaces %d times", v.reads-before)
+				}
+			})
+		})
+	}
+}
+
+// hosts has a pod with the network of the node, and one with its own.
+func (v *victim) hosts() {
+	v.t.Helper()
+	planner, listed := &v.reconciler.planner, make(chan struct{})
+	planner.cluster.Watch(v.t.Context(), cluster.PodKind, toolscache.ResourceEventHandlerFuncs{}, func() { close(listed) })
+	planner.cluster.Kinds.Open(cluster.PodKind)
+	<-listed
+	pods := []program.Container{
+		{Namespace: "a", Pod: "proxy", PodUID: "1", Sandbox: "s1", HostNetwork: true},
+		{Namespace: "a", Pod: "web", PodUID: "2", Sandbox: "s2", NetNS: "/proc/1/ns/net"},
+	}
+	planner.facts.containers = newSnapshot("containers", &planner.facts.moments,
+		func(context.Context) ([]program.Container, error) { return pods, nil },
+		func(context.Context, []program.Container, []program.Container, moment) {})
+}
+
+// A rollback doesn't ask the container runtime which pods have the network of the node. It detaches programs from all
+// interfaces of the node, except where the same version was confirmed. Links in pods stay.
+func TestRollbackAtPodsWithTheNodesNetwork(t *testing.T) {
+	version := func(generation int64, priority int32, names ...string) *v1alpha1.TcxProgram {
+		o := tcx("good", named(names...))
+		o.Generation, o.Spec.Priority, o.Spec.Containers = generation, priority, &v1alpha1.ContainerSelector{}
+		return o
+	}
+	for name, c := range map[string]struct {
+		first, second *v1alpha1.TcxProgram
+		stays         bool
+	}{
+		"the rest of the version":         {version(1, 1, "eth0", "late"), version(1, 1, "eth0", "late"), true},
+		"after a version in part":         {version(1, 1, "eth0", "late"), version(2, 2, "eth0", "late"), false},
+		"after a version, at more places": {version(1, 1, "eth0"), version(2, 1, "eth0", "late"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newVictim(t, confirmLimit)
+				v.hosts()
+				var there atomic.Bool
+				v.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
+					in, ok := request.(*gobpfman.AttachRequest)
+					if to := in.GetAttach().GetTcxAttachInfo(); ok && !done && to.GetIface() == "late" && to.GetNetns() == "" && !there.Load() {
+						return status.Error(codes.Aborted, "no such device")
+					}
+					return nil
+				})
+				v.attempt(c.first)
+				v.await("confirmed", confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+				confirmed := v.links()
+				there.Store(true)
+				v.attempt(c.second)
+				if !v.isCut() {
+					t.Fatalf("attached are %v", v.links())
+				}
+				inPods := v.links()
+				maps.DeleteFunc(inPods, func(name, _ string) bool { return !strings.Contains(name, "/") })
+				v.await("undone", 2*confirmLimit, func() bool { return !v.isCut() })
+				<-time.After(confirmLimit)
+				want := maps.Clone(inPods)
+				if c.stays {
+					want["eth0"] = confirmed["eth0"]
+				}
+				if is := v.links(); !maps.Equal(is, want) || len(inPods) == 0 {
+					t.Errorf("after the rollback, attached are %v, want %v", is, want)
+				}
+				v.attempt(c.second)
+				if is := slices.Sorted(maps.Keys(v.links())); !slices.Equal(is, slices.Sorted(maps.Keys(confirmed))) {
+					t.Errorf("then attached are %q, and before %v", is, confirmed)
+				}
+			})
+		})
+	}
 }

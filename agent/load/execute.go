@@ -119,9 +119,9 @@ func waits(want plan.Plan, function string, outcome report.Outcome) bool {
 const manyLinks = 16
 
 // Withdraw removes the programs and links of an owner that a plan doesn't have, in few calls, before something is loaded in
-// their place. Until then, a node that they cut off stays cut off. Keep has no program unloaded that keeps a link, however long
-// that takes.
-func (l *Loader) Withdraw(ctx context.Context, key program.Key, want plan.Plan, keep bool) error {
+// their place. Until then, a node that they cut off stays cut off. So a program with many of these links is unloaded, even if the
+// plan has another of its links.
+func (l *Loader) Withdraw(ctx context.Context, key program.Key, want plan.Plan) error {
 	actual := l.Inventory.Of(key)
 	steps := want.Diff(actual)
 	links, unload := map[uint32]int{}, map[uint32]bool{}
@@ -135,7 +135,7 @@ func (l *Loader) Withdraw(ctx context.Context, key program.Key, want plan.Plan, 
 		}
 	}
 	for _, p := range actual {
-		if links[p.ID] >= manyLinks && (!keep || links[p.ID] == len(p.Links)) {
+		if links[p.ID] >= manyLinks {
 			unload[p.ID] = true
 		}
 	}

@@ -245,13 +245,14 @@ func TestWithdraw(t *testing.T) {
 		calls   string
 		left    int
 	}{
-		"a link":                {1, false, false, "", "Detach", 2},
-		"one that stays":        {2, false, false, "Detach", "Detach, Detach", 2},
-		"one link less":         {manyLinks - 1, false, false, "", detaches(manyLinks - 1), 2},
-		"many links":            {manyLinks, false, false, "", "Unload", 1},
-		"all but one that runs": {manyLinks, true, false, "", detaches(manyLinks), 2},
-		"its programs":          {1, false, true, "", "Unload, Unload", 0},
-		"programs that remain":  {1, false, true, "Unload", "Unload, Unload", 2},
+		"a link":               {1, false, false, "", "Detach", 2},
+		"one that stays":       {2, false, false, "Detach", "Detach, Detach", 2},
+		"one link less":        {manyLinks - 1, false, false, "", detaches(manyLinks - 1), 2},
+		"many links":           {manyLinks, false, false, "", "Unload", 1},
+		"all but one":          {manyLinks, true, false, "", "Unload", 1},
+		"few of several":       {manyLinks - 1, true, false, "", detaches(manyLinks - 1), 2},
+		"its programs":         {1, false, true, "", "Unload, Unload", 0},
+		"programs that remain": {1, false, true, "Unload", "Unload, Unload", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newNode(t)
@@ -277,7 +278,7 @@ func TestWithdraw(t *testing.T) {
 			if test.unloads {
 				want.Loads = nil
 			}
-			if err := l.Withdraw(t.Context(), owner.Key, want, true); (err != nil) != (test.fault != "") {
+			if err := l.Withdraw(t.Context(), owner.Key, want); (err != nil) != (test.fault != "") {
 				t.Errorf("%v", err)
 			}
 			if got := l.calls(); got != test.calls || len(l.daemon.Programs()) != test.left {

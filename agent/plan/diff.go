@@ -110,12 +110,14 @@ func (p Plan) Present(n int, actual []daemon.Program) map[string]daemon.Program 
 
 // relink detaches links that no program of a function wants, and attaches missing
 // ones. If not all attach points are known, it only detaches links that are
-// withdrawn or whose attach point is unknown. If a program is held, it doesn't attach, and leaves the latter.
+// withdrawn, that don't stay, or whose attach point is unknown. If a program is held, it doesn't attach, and leaves the latter.
 func (l Load) relink(n int, function string, loaded daemon.Program) []Step {
 	missing, withdrawn := map[daemon.Link]bool{}, map[daemon.Link]bool{}
 	var points []program.AttachPoint
 	users := l.Users(function)
-	complete := !slices.ContainsFunc(users, func(user Program) bool { return !user.complete() })
+	stays := func(link daemon.Link) bool {
+		return slices.ContainsFunc(users, func(user Program) bool { return user.mayWant(link) })
+	}
 	held := slices.ContainsFunc(users, func(user Program) bool { return user.Held })
 	for _, user := range users {
 		for _, point := range user.Points {
@@ -131,7 +133,7 @@ func (l Load) relink(n int, function string, loaded daemon.Program) []Step {
 		link := loaded.Links[id]
 		if missing[link] && !withdrawn[link] {
 			delete(missing, link)
-		} else if unknown := link == (daemon.Link{}); unknown && !held || !unknown && (complete || withdrawn[link]) {
+		} else if unknown := link == (daemon.Link{}); unknown && !held || !unknown && (withdrawn[link] || !stays(link)) {
 			steps = append(steps, Step{Op: OpDetach, Load: n, Function: function, ProgramID: loaded.ID, LinkID: id})
 		}
 	}

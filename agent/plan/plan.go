@@ -78,9 +78,9 @@ func (p Plan) Problems() error {
 }
 
 // Discovers reports whether a link of a function of the n-th Load belongs to an
-// attach point that was discovered on the node.
+// attach point that was discovered on the node, and that lacks nothing in the plan.
 func (p Plan) Discovers(n int, function string, link daemon.Link) bool {
-	return n < len(p.Loads) && p.Loads[n].leads(function, link, func(point program.AttachPoint) bool { return point.Discovered })
+	return n < len(p.Loads) && p.Loads[n].leads(function, link, func(point program.AttachPoint) bool { return point.Discovered && point.Lack == nil })
 }
 
 // AttachedOnNode returns the places where programs of the plan are attached, and can cut off the node.
@@ -112,6 +112,19 @@ func (p *Plan) Confine(places []program.Place, instead error) {
 				if point := &wanted.Points[i]; point.OnNode() && !certain.HasAny(load.Places(wanted.Function(), *point)...) {
 					point.Lack, point.Withdrawn = cmp.Or(point.Lack, instead), true
 				}
+			}
+		}
+	}
+}
+
+// Stay has links on the node stay at certain places only, if it isn't known whether a program wants them. Without it, they stay
+// everywhere.
+func (p *Plan) Stay(places []program.Place) {
+	for n := range p.Loads {
+		for i := range p.Loads[n].Programs {
+			member := p.Loads[n].Programs[i].Member
+			p.Loads[n].Programs[i].stays = func(link daemon.Link) bool {
+				return !member.OnNode(link.Point) || slices.Contains(places, program.Place{Member: member.ID, Point: link.Point})
 			}
 		}
 	}
@@ -182,6 +195,8 @@ type Program struct {
 	// Held means that one of the loaded program's links without a record can be that of an attach point. Nothing is attached,
 	// and these links aren't detached.
 	Held bool
+	// stays reports whether a link stays although it isn't known whether the program wants it. Nil means that all do.
+	stays func(daemon.Link) bool
 	// Idle is the type of the program's condition if there is nothing to attach to.
 	Idle v1alpha1.BpfProgramConditionType
 	// Notes are what users should know although the program works.
@@ -199,6 +214,11 @@ func (p Program) Function() string { return p.LoadInfo().GetName() }
 func (p Program) complete() bool {
 	excess := (*program.ExcessError)(nil)
 	return !p.Unseen && (p.Problem == nil || errors.Is(p.Problem, errHeld) || errors.As(p.Problem, &excess))
+}
+
+// mayWant reports whether a link stays that none of the program's known attach points requires.
+func (p Program) mayWant(link daemon.Link) bool {
+	return !p.complete() && (p.stays == nil || p.stays(link))
 }
 
 // Wants reports whether one of the program's attach points requires this link.

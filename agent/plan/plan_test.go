@@ -571,6 +571,48 @@ func TestConfine(t *testing.T) {
 	}
 }
 
+// If it isn't known which pods have the network of the node, links at its interfaces stay at certain places only.
+func TestStay(t *testing.T) {
+	member := func(id string, problem error) Program {
+		o := &v1alpha1.XdpProgram{}
+		o.Spec.BpfFunctionName = "f"
+		m := program.OwnerOf("XdpProgram", o).Members[0]
+		m.ID = id
+		return Program{Member: m, Problem: problem}
+	}
+	offline := errors.New("containers are unknown")
+	link := func(name string) daemon.Link { return daemon.Link{Point: name, Digest: "1"} }
+	links := map[uint32]daemon.Link{1: link("eth0"), 2: link("eth1"), 3: link("eth2"), 4: link("eth1 in pod a/eth0"), 5: link("eth2 in pod a/b")}
+	places := []program.Place{{Member: "a", Point: "eth0"}, {Member: "b", Point: "eth1"}, {Member: "c", Point: "eth2"}}
+	for name, c := range map[string]struct {
+		programs []Program
+		confined bool
+		detached []uint32
+	}{
+		"anywhere":                  {[]Program{member("a", offline)}, false, nil},
+		"one program":               {[]Program{member("a", offline)}, true, []uint32{2, 3}},
+		"several with the function": {[]Program{member("a", offline), member("b", offline)}, true, []uint32{3}},
+		"all are known":             {[]Program{member("a", nil)}, true, []uint32{1, 2, 3, 4, 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Plan{UID: "uid", Loads: []Load{{ID: "id", Functions: []*gobpfman.LoadInfo{{Name: "f"}}, Programs: c.programs}}}
+			if c.confined {
+				p.Stay(places)
+			}
+			var detached []uint32
+			for _, step := range p.Diff([]daemon.Program{{ID: 1, OwnerUID: "uid", LoadID: "id", Function: "f", Links: links}}) {
+				if step.Op != OpDetach {
+					t.Errorf("%+v", step)
+				}
+				detached = append(detached, step.LinkID)
+			}
+			if !slices.Equal(detached, c.detached) {
+				t.Errorf("detached are %d, want %d", detached, c.detached)
+			}
+		})
+	}
+}
+
 // The programs of an earlier version stay until those of the plan are loaded.
 func TestAlone(t *testing.T) {
 	p := Plan{UID: "uid", Loads: []Load{{ID: "id", Functions: []*gobpfman.LoadInfo{{Name: "f"}}}, {ID: "another", Functions: []*gobpfman.LoadInfo{{Name: "g"}}}}}
@@ -596,6 +638,8 @@ func TestAlone(t *testing.T) {
 func TestDiscovers(t *testing.T) {
 	discovered := Want(flows(false), program.Node{Interfaces: map[string]program.Interface{"eth0": {Index: 2}, "eth1": {Index: 3}}}, nil)
 	there := LinkOf(discovered.Loads[0].Programs[0].Points[0])
+	refused := Want(flows(false), program.Node{Interfaces: map[string]program.Interface{"eth0": {Index: 2}}}, nil)
+	refused.Confine(nil, errors.New("undone"))
 	named := Want(application(t, "f a/x"), program.Node{}, nil)
 	for name, test := range map[string]struct {
 		plan     Plan
@@ -606,6 +650,7 @@ func TestDiscovers(t *testing.T) {
 	}{
 		"discovered":                 {discovered, 0, "flows", there, true},
 		"the second one":             {discovered, 0, "flows", LinkOf(discovered.Loads[0].Programs[0].Points[1]), true},
+		"one that is refused":        {refused, 0, "flows", there, false},
 		"another interface":          {discovered, 0, "flows", daemon.Link{Point: "eth9 ingress"}, false},
 		"another function":           {discovered, 0, "f", there, false},
 		"a Load that the plan lacks": {discovered, 1, "flows", there, false},

@@ -99,7 +99,8 @@ func (o Outcome) Err() error {
 }
 
 // FailedDiscovered returns the failed attaches at attach points that the plan
-// discovered on the node. These might not exist anymore.
+// discovered on the node. These might not exist anymore. Where a reason is known,
+// nothing was attempted.
 func (o Outcome) FailedDiscovered(p plan.Plan) []Attach {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(o.Attaches)), func(a Attach) bool {
 		return !p.Discovers(a.Load, a.Function, a.Link)

@@ -312,6 +312,7 @@ type Loaded struct {
 	// GlobalData are the globals of the Load.
 	GlobalData map[string][]byte
 	Links      []*gobpfman.AttachInfo
+	LinkIDs    []uint32 // of the Links
 }
 
 // Programs returns all programs, by ascending ID. Don't change them: callers share them, because the simulation asks each second.
@@ -327,9 +328,9 @@ func (d *Daemon) Programs() []Loaded {
 		l := Loaded{
 			ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata(), File: p.info.GetBytecode().GetFile(),
 			Pins: p.info.GetMapPinPath(), MapIDs: p.kernel.GetMapIds(), LoadedAt: p.kernel.GetLoadedAt(),
-			GlobalData: p.info.GetGlobalData(),
+			GlobalData: p.info.GetGlobalData(), LinkIDs: slices.Sorted(maps.Keys(p.attach)),
 		}
-		for _, link := range slices.Sorted(maps.Keys(p.attach)) {
+		for _, link := range l.LinkIDs {
 			l.Links = append(l.Links, clone(p.attach[link]))
 		}
 		out = append(out, l)
