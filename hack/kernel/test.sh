@@ -21,7 +21,7 @@ cd "$(dirname "$0")/../.."
 # The virtual machine reads these often.
 files=("$DAEMON" "$LOCALBIN"/{kernel/bytecode.test,kernel/inspector.test,go-target,bytecode})
 other=${OTHER_DAEMON:+$(realpath "$OTHER_DAEMON")}
-[[ -z $other ]] || files+=("$other" "$LOCALBIN"/{kernel/contract.test,kernel/bytecodesource.test,bpfman-reader} "$KUBERNETES"/{kube-apiserver,etcd})
+[[ -z $other ]] || files+=("$other" "$LOCALBIN"/{kernel/contract.test,kernel/bytecodesource.test,bpfman-reader} "${KUBERNETES%/*}"/{kube-apiserver,etcd})
 
 running=
 
@@ -59,7 +59,7 @@ daemon)
 	# Both in one machine: it takes a minute to boot.
 	on_machine hack/kernel/boot.sh "${files[@]/#/--copy=}" "$cache" "$memory" \
 		env TEST_REQUIRES="$kernel_can bytecode daemon" BPFMAN_RPC="$DAEMON" BPFMAN_BIN="$LOCALBIN" HOME=/tmp \
-		hack/kernel/suites.sh "$LOCALBIN/kernel" "${KUBERNETES:-none}" "$other" || status=$?
+		hack/kernel/suites.sh "$LOCALBIN/kernel" "$(dirname "${KUBERNETES:-none}")" "$other" || status=$?
 	;;
 node) on_machine hack/kernel/node.sh alone "$cache" "$memory" "$instance" || status=$? ;;
 mixed) on_machine hack/kernel/node.sh among "$cache" "$memory" "$instance" || status=$? ;;

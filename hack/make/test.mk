@@ -119,7 +119,7 @@ build-kernel-tests: build build-cluster bytecode
 	go -C tests test -c -o $(KERNEL_TESTS)/ ./bytecode ./bytecodesource ./contract ./e2e ./inspector
 	go -C examples build -trimpath -o $(LOCALBIN)/bytecode-images ./cmd/bytecode-images
 
-KERNEL_TEST = LOCALBIN=$(LOCALBIN) DAEMON=$(DAEMON) OTHER_DAEMON=$(OTHER_DAEMON) KUBERNETES=$(patsubst %/,%,$(dir $(KUBERNETES))) hack/kernel/test.sh
+KERNEL_TEST = LOCALBIN=$(LOCALBIN) DAEMON=$(DAEMON) OTHER_DAEMON=$(OTHER_DAEMON) KUBERNETES=$(KUBERNETES) hack/kernel/test.sh
 
 .PHONY: test-kernel
 test-kernel: deps deps-kernel build-kernel-tests ## Boot Linux 6.12 in a virtual machine, and test every type of program and chains of them on the real daemon, and LSM programs on the daemon in Go of OTHER_DAEMON (as root).
