@@ -77,7 +77,7 @@ var partial = slices.Concat(
 	},
 	// Beginnings before a cause.
 	[]string{
-		"%s: %s; the daemon reports: %s", "load %d functions, of which %s %s, from %s", "%s hasn't answered earlier requests: %w", "list interfaces of pods: the container runtime", "interfaces of pod %s/%s: %w", "%s is in section %s", "list containers: the container runtime", "list network interfaces: the kernel", "%s; and %d more containers", "list all programs", "interfaces in pod %s", "list what refers to %s", "policies can't be evaluated: %s",
+		"%s: %s; the daemon reports: %s", "load %d functions, of which %s %s, from %s", "%s hasn't answered earlier requests: %w", "list interfaces of pods: the container runtime", "interfaces of pod %s/%s: %w", "%s is in section %s", "list containers: the container runtime", "list network interfaces: the kernel", "%s; and %d more containers", "list all programs", "list what refers to %s", "policies can't be evaluated: %s",
 		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
 		"exit code 0: the kubelet ends it, because it doesn't answer its liveness probe",
 		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "%s, when loading from image %s", "%w, when loading from image %s", "%w (%s): to set a value instead of bytes, write globals: {%s: %s}", "the kernel refuses the program: %s", "can't pin the $1: $2", ", and %d more refusals", " (did you mean %s?)", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",

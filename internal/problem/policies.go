@@ -20,6 +20,7 @@ const (
 	NoSuchAuthority       Reason = "NoSuchAuthority"
 	IdentityInvalid       Reason = "IdentityInvalid"
 	AuthorityIncomplete   Reason = "AuthorityIncomplete"
+	RuleIncomplete        Reason = "RuleIncomplete"
 	KeyUnusable           Reason = "KeyUnusable"
 	TrustedRootUnusable   Reason = "TrustedRootUnusable"
 	WouldBeDenied         Reason = "WouldBeDenied"
@@ -102,6 +103,11 @@ var policies = []Row{
 		Reason:   IdentityInvalid,
 		Messages: []string{"identities[…].…: "},
 		ToDo:     "correct the regular expression of the identity",
+	},
+	{
+		Reason:   RuleIncomplete,
+		Messages: []string{"images is empty", "signedBy of attestation … is empty"},
+		ToDo:     "complete the rule of the BytecodePolicy, which the API server didn't check: name images, and authorities for each attestation",
 	},
 	{
 		Reason: AuthorityIncomplete,
