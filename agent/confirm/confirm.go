@@ -134,7 +134,8 @@ func (c *Changes) Begin(key program.Key, v Version, at ...program.Place) error {
 			next.Version, next.Part = *known, true
 			next.Version.Object = v.Object
 		}
-		r = record{cmp.Or(r.running(), r.before()), next}
+		// A part of which no place is known, because programs of the version before run beside it, isn't run instead of that one.
+		r = record{cmp.Or(r.before(), r.running()), next}
 	}
 	if r.Confirmed != nil && r.Confirmed.Object.Metadata.UID != v.Object.Metadata.UID {
 		r.Confirmed = nil // another object of this name, which had nothing to do with the programs of this one
@@ -174,6 +175,8 @@ type Pass struct {
 	Complete bool
 	// Record means that a version without network programs is recorded too.
 	Record bool
+	// Replaced means that nothing of another version is attached.
+	Replaced bool
 	// Places are where these programs are attached. They aren't set while programs of another version run beside them: what is
 	// confirmed is both then.
 	Places []program.Place
@@ -191,6 +194,11 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 	t := r.Tried
 	tried := t != nil && t.Version.id() == v.id()
 	settled := pass.Complete || pass.Attached && !c.Enabled()
+	if t != nil && !tried {
+		if next, decided := r.replaced(time.Now(), v, pass, c.Limit); decided {
+			return c.set(key, next)
+		}
+	}
 	switch {
 	case tried && t.State == trying && !t.since.IsZero() && t.attached == pass.Attached && t.complete == pass.Complete && slices.Equal(t.places, pass.Places):
 		return nil
@@ -202,8 +210,6 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 		next := *t
 		next.Version.Places = t.Version.confirmedAt(pass.Places)
 		return c.put(key, record{r.Confirmed, &next})
-	case !tried && t != nil && len(pass.Places) > 0 && r.Confirmed != nil && r.Confirmed.id() == v.id(): // the object went back to it
-		return c.put(key, record{Confirmed: r.Confirmed})
 	case tried && t.State != partial || !settled:
 		return nil
 	case !pass.Attached && !pass.Record && r.Confirmed == nil && (!tried || !r.rest()):
@@ -216,6 +222,19 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 		return nil
 	}
 	return c.put(key, record{Confirmed: &v})
+}
+
+// set writes a record that changed, or removes an empty one. The caller holds mu.
+func (c *Changes) set(key program.Key, r record) error {
+	switch r {
+	case c.records[key]:
+		return nil
+	case record{}:
+		return c.forget(key)
+	}
+	err := c.put(key, r)
+	c.schedule()
+	return err
 }
 
 // Interrupted records that a pass over an object ended without a result, and whether it may have attached network programs.

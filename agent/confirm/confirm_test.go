@@ -159,7 +159,7 @@ func (w *world) extend(v Version, attaches, has string) {
 		}
 	}
 	v.Image = bytecode.Image{Digest: "d1"}
-	if err := w.changes.End(key, v, Pass{Attached: has != "", Added: attaches != "", Places: placesOf(has)}); err != nil {
+	if err := w.changes.End(key, v, Pass{Attached: has != "", Added: attaches != "", Replaced: true, Places: placesOf(has)}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -1057,6 +1057,45 @@ func TestConfirmedStays(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A version that may have crashed the node isn't attached again after the reboot, not even before it is rolled back.
+func TestCrashedNode(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Second, 10 * time.Second} {
+		t.Run(late.String(), func(t *testing.T) {
+			node(t, func(w *world) {
+				w.attach(w.version("good"), "d1")
+				w.pass(2 * limit)
+				bad := w.version("bad")
+				w.succeed(w.changes.Begin(key, bad, placesOf("a")...))
+				w.boot("another")
+				w.crash()
+				w.pass(late)
+				if err := w.changes.Begin(key, bad, placesOf("a")...); err == nil {
+					t.Error("it is attached again")
+				}
+				w.runs(bad, "the previous one", "this node restarted")
+			})
+		})
+	}
+}
+
+// The image of a version that an object goes back to can have changed.
+func TestImageOfTheVersionBefore(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("good")
+		w.attach(v, "d1")
+		w.pass(limit)
+		w.extend(w.version("other"), "a", "a")
+		v.Image.Digest = "d2"
+		w.succeed(w.changes.End(key, v, Pass{Attached: true, Added: true, Complete: true, Places: placesOf("a")}))
+		w.responds = func() Response { return Silent }
+		w.attach(w.version("bad"), "d3")
+		w.pass(2 * limit)
+		if len(w.undone) != 1 || w.undone[0] != "good of d2" {
+			t.Errorf("undone %q", w.undone)
+		}
+	})
 }
 
 // New interfaces of pods can appear forever. A record is bounded, and has those that are there.

@@ -92,7 +92,7 @@ func (c *Changes) step(ctx context.Context) {
 	now := time.Now()
 	undo, open := map[program.Key]record{}, false
 	c.update(ctx, func(key program.Key, r record) record {
-		r = r.passed(now, c.boot, c.Limit)
+		r = r.passed(now, c.Limit)
 		if r.Tried != nil && r.Tried.State == undoing {
 			undo[key] = r
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/policy"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
@@ -69,13 +70,14 @@ func VersionOf(kind string, o v1alpha1.UserObject) (Version, error) {
 // UserObject returns the object as it was in this version.
 func (v *Version) UserObject() (v1alpha1.UserObject, error) { return v.Object.Object(v.Kind) }
 
-// Owner returns the owner of the version's programs.
+// Owner returns the owner of the version's programs. Policies see no labels of the node.
 func (v *Version) Owner() (*program.Owner, error) {
 	object, err := v.UserObject()
 	if err != nil {
 		return nil, err
 	}
 	owner := program.OwnerOf(v.Kind, object)
+	owner.Subject = policy.SubjectOf(v.Kind, object)
 	return &owner, nil
 }
 
@@ -147,7 +149,10 @@ func (t trial) resumed(now time.Time, uptime time.Duration, boot string, limit t
 		left = min(t.Due-uptime, limit)
 	}
 	t.deadline, t.added = now.Add(left), true
-	if t.State == undone || t.State == unproven {
+	switch {
+	case t.State == trying && t.Boot != boot: // it can be what crashed the node, so it isn't attached again
+		t.State, t.Restarted = undoing, true
+	case t.State == undone || t.State == unproven:
 		t.since = now
 	}
 	return &t
@@ -236,16 +241,14 @@ func (r record) unheard(now time.Time, limit time.Duration) record {
 	return record{r.Confirmed, &next}
 }
 
-// passed returns the record at a time, in a boot of the node.
-func (r record) passed(now time.Time, boot string, limit time.Duration) record {
+// passed returns the record at a time.
+func (r record) passed(now time.Time, limit time.Duration) record {
 	t := r.Tried
 	if t == nil {
 		return r
 	}
 	next := *t
 	switch {
-	case t.State == trying && t.Boot != boot:
-		next.State, next.Restarted = undoing, true
 	case t.State == trying && t.Silent && now.After(t.deadline):
 		next.State, next.Limit = undoing, limit
 	case t.State == undone && now.After(t.deadline):
@@ -309,6 +312,30 @@ func (r record) before() *Version {
 		return &r.Tried.Version
 	}
 	return r.Confirmed
+}
+
+// replaced returns the record after a pass over a version while another one is in the record as tried, and whether that is decided.
+// Otherwise, it is as if none were tried.
+func (r record) replaced(now time.Time, v Version, pass Pass, limit time.Duration) (next record, decided bool) {
+	known := r.Confirmed != nil && r.Confirmed.id() == v.id()
+	switch {
+	case !pass.Complete && !pass.Replaced: // something of the tried version can still be attached
+		return r, true
+	case known && (!r.Confirmed.Confined() || r.Tried.State != trying): // the object went back to it
+		v.Places, v.Unattached = r.Confirmed.Places, r.Confirmed.Unattached
+		return record{Confirmed: &v}, !pass.Complete
+	case r.Tried.State != trying:
+		return r, !pass.Complete
+	case !pass.Attached: // a response wouldn't be about the tried version anymore
+		return record{Confirmed: r.before()}, !pass.Complete
+	}
+	// The versions can have the same links, of which nothing is confirmed by the change from one to the other.
+	trial := *r.Tried
+	trial.Version, trial.Part, trial.added = Version{}, known, true
+	if known {
+		trial.Version = *r.Confirmed
+	}
+	return record{r.before(), trial.ended(now, v, pass, limit)}, true
 }
 
 // unattached returns a version that runs, and is attached nowhere now where it can cut off the node. Where it was confirmed before

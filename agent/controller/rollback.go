@@ -190,7 +190,7 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 		Complete: outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0, Record: a.governed,
 	}
 	if want.Alone(actual) {
-		result.Places = places
+		result.Places, result.Replaced = places, want.Problems() == nil && len(outcome.Removals) == 0
 	}
 	unrecorded(ctx, r.changes.End(key, version, result))
 	if a.governed && result.Complete && r.changes.Trying(key, version) {
@@ -236,8 +236,9 @@ func (r *reconciler) runPrevious(ctx context.Context, key program.Key, a assignm
 		return plan.Plan{}, report.Outcome{}, 0, err
 	}
 	var c change
-	if rollback.Previous != nil {
+	if previous != nil {
 		c = again(rollback.Previous)
+		previous.Subject.NodeLabels = a.owner.Subject.NodeLabels
 	}
 	c.since, c.starting = a.since, a.starting
 	_, outcome, retry, err := r.converge(ctx, key, previous, c)

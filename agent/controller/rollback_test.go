@@ -719,3 +719,158 @@ func TestRollbackAtPodsWithTheNodesNetwork(t *testing.T) {
 		})
 	}
 }
+
+// settle waits until nothing waits for a response of the API server.
+func (v *victim) settle() {
+	v.t.Helper()
+	v.await("confirmed", 2*confirmLimit, func() bool { return v.reconciler.changes.Unconfirmed() == 0 })
+}
+
+// versionAt returns a version of an object with a function.
+func versionAt(generation int64, function string, names ...string) *v1alpha1.TcxProgram {
+	o := tcx(function, named(names...))
+	o.Generation = generation
+	return o
+}
+
+// A change that cuts off the node is undone, no matter which others follow it before that.
+func TestChangesInARow(t *testing.T) {
+	restarted := versionAt(3, "good", "eth0", "eth1", "eth2")
+	restarted.Annotations = map[string]string{v1alpha1.AnnotationRestartedAt: "now"}
+	for name, changes := range map[string][]*v1alpha1.TcxProgram{
+		"with the same links":  {versionAt(2, "good", "eth0", "eth1", "eth2"), restarted},
+		"with fewer":           {versionAt(2, "good", "eth0", "eth1", "eth2"), versionAt(3, "good", "eth0", "eth1")},
+		"with none, and again": {versionAt(2, "bad", "eth1"), versionAt(3, "good", "missing"), nil, versionAt(4, "bad", "eth1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newVictim(t, confirmLimit)
+				v.attempt(versionAt(1, "good", "eth0"))
+				v.settle()
+				for _, o := range changes {
+					if o == nil {
+						<-time.After(2 * confirmLimit)
+						continue
+					}
+					v.attempt(o)
+					<-time.After(time.Second)
+				}
+				<-time.After(4 * confirmLimit)
+				if v.isCut() {
+					t.Errorf("the node is still cut off: %v", v.links())
+				}
+			})
+		})
+	}
+}
+
+// While the container runtime doesn't respond, it isn't known whether the link of a change is still wanted when the object goes
+// back to the version before. So the change is undone.
+func TestGoingBackWhileContainersAreUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		v.hosts()
+		version := func(generation int64, names ...string) *v1alpha1.BpfApplication {
+			app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app", UID: "uid", Generation: generation}}
+			app.Spec.ByteCode.Path = new("/opt/app.o")
+			first, second := tcx("good", named("eth0")).Spec.TcxProgramInfo, tcx("bad", named(names...)).Spec.TcxProgramInfo
+			second.Containers = &v1alpha1.ContainerSelector{}
+			app.Spec.Programs = []v1alpha1.BpfApplicationProgram{{Type: v1alpha1.ProgTypeTCX, TCX: &first}, {Type: v1alpha1.ProgTypeTCX, TCX: &second}}
+			return app
+		}
+		v.attempt(version(1, "eth0"))
+		v.settle()
+		v.attempt(version(2, "eth0", "eth1"))
+		facts := v.reconciler.planner.facts
+		facts.containers = newSnapshot("containers", &facts.moments,
+			func(context.Context) ([]program.Container, error) { return nil, errors.New("no response") },
+			func(context.Context, []program.Container, []program.Container, moment) {})
+		for range 10 {
+			v.attempt(version(3, "eth0"))
+			<-time.After(confirmLimit / 3)
+		}
+		if v.isCut() {
+			t.Errorf("the node is still cut off: %q", v.attached("bad"))
+		}
+	})
+}
+
+// A version of which programs of the one before run beside isn't confirmed completely by the next one.
+func TestPartBesideTheVersionBefore(t *testing.T) {
+	app := func(generation int64, file, target string, names ...string) *v1alpha1.BpfApplication {
+		app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app", UID: "uid", Generation: generation}}
+		app.Spec.ByteCode.Path = &file
+		network := tcx("good", named(names...)).Spec.TcxProgramInfo
+		app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: &network})
+		for _, function := range []string{"f1", target} {
+			f := v1alpha1.FentryProgramInfo{}
+			f.BpfFunctionName, f.FunctionName = "trace", function
+			app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeFentry, Fentry: &f})
+		}
+		return app
+	}
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		var loads atomic.Bool
+		v.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
+			in, ok := request.(*gobpfman.LoadRequest)
+			if ok && !done && !loads.Load() && slices.ContainsFunc(in.GetInfo(), func(i *gobpfman.LoadInfo) bool { return i.GetInfo().GetFentryLoadInfo().GetFnName() == "refused" }) {
+				return status.Error(codes.Aborted, "no such function")
+			}
+			return nil
+		})
+		v.attempt(app(1, "/opt/before.o", "f3", "eth0"))
+		v.settle()
+		part := app(2, "/opt/app.o", "refused", "eth0", late)
+		v.attempt(part)
+		v.settle()
+		v.attempt(app(3, "/opt/other.o", "f4", "eth0", late))
+		loads.Store(true)
+		v.attempt(part)
+		v.appears(0)
+		v.attempt(part)
+		<-time.After(4 * confirmLimit)
+		if v.isCut() {
+			t.Errorf("the node is still cut off: %v", v.links())
+		}
+	})
+}
+
+// files allows bytecode of files in /opt, and unloads everything else.
+type files struct{ noPolicies }
+
+func (files) Policies() ([]*v1alpha1.BytecodePolicy, error) {
+	return []*v1alpha1.BytecodePolicy{{
+		ObjectMeta: metav1.ObjectMeta{Name: "files", UID: "p", Generation: 1},
+		Spec: v1alpha1.BytecodePolicySpec{
+			Mode: v1alpha1.PolicyEnforce, OnViolation: v1alpha1.OnViolationUnload, UnmatchedImages: v1alpha1.UnmatchedDeny,
+			Rules: []v1alpha1.BytecodeRule{{Name: "opt", Images: []string{"file:/opt/**"}}},
+		},
+	}}, nil
+}
+
+// Policies see the version that runs after a rollback.
+func TestPoliciesAfterARollback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		v.reconciler.policies.Cluster = files{}
+		attempt := func(o *v1alpha1.TcxProgram) {
+			a, err := assign(program.OwnerOf(kind, o).Key, o, &corev1.Node{}, assignment{})
+			if err == nil {
+				_, _, _, err = v.reconciler.runVersion(t.Context(), a.owner.Key, a)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		attempt(versionAt(1, "good", "eth0"))
+		v.settle()
+		bad := versionAt(2, "bad", "eth1")
+		attempt(bad)
+		v.await("undone", 3*confirmLimit, func() bool { return !v.isCut() })
+		attempt(bad)
+		if is := v.attached("good"); !slices.Equal(is, []string{"eth0"}) {
+			t.Errorf("the previous version is attached to %q", is)
+		}
+	})
+}
