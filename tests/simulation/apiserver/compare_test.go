@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -342,7 +343,8 @@ func (p *pair) watch(watched step, steps ...step) {
 	}
 }
 
-// events reads the events of a watch up to that of the object "end", or to an error.
+// events reads the events of a watch up to that of the object "end", or to an error, without bookmarks that kube-apiserver sends
+// from time to time.
 func (s *server) events(t *testing.T, from *json.Decoder) []any {
 	t.Helper()
 	var all []any
@@ -350,6 +352,9 @@ func (s *server) events(t *testing.T, from *json.Decoder) []any {
 		var event json.RawMessage
 		if err := from.Decode(&event); err != nil {
 			return append(all, "ended: "+err.Error())
+		}
+		if bytes.Contains(event, []byte(`"type":"BOOKMARK"`)) && !bytes.Contains(event, []byte(metav1.InitialEventsAnnotationKey)) {
+			continue
 		}
 		all = append(all, s.normalize(t, event))
 		if bytes.Contains(event, []byte(`"name":"end"`)) || bytes.Contains(event, []byte(`"type":"ERROR"`)) {
