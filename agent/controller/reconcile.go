@@ -192,7 +192,7 @@ func (r *reconciler) converge(ctx context.Context, key program.Key, owner *progr
 		outcome, err := r.loader.Execute(ctx, load.Pass{Key: key})
 		return plan.Plan{}, outcome, 0, err
 	}
-	c.earlier.Running = r.running(key, owner)
+	c.earlier.Running = func() *policy.Subject { return r.running(key, owner) }
 	g, err := r.policies.For(ctx, owner, c.earlier)
 	if err != nil {
 		return plan.Plan{}, report.Outcome{}, 0, err

@@ -46,8 +46,9 @@ type Earlier struct {
 	Image bytecode.Image
 	// Allowed means that policies allowed the version then.
 	Allowed bool
-	// Running is what policies see of the version that runs until another one is loaded, or nil if that isn't known.
-	Running *policy.Subject
+	// Running, if not nil, returns what policies see of the version that runs until another one is loaded, or nil if that isn't
+	// known. It decodes that version, so it is only called if a program of it runs.
+	Running func() *policy.Subject
 }
 
 // Gate has the policies for an owner at one time. It is for one worker.
@@ -159,8 +160,11 @@ func (g *Gate) Apply(ctx context.Context, want *plan.Plan, actual []daemon.Progr
 	// Programs that still run in place of ones that aren't loaded, or that are about to be
 	// replaced.
 	for _, p := range actual {
+		if wanted[p.ID] || p.OwnerUID != string(g.owner.UID) {
+			continue
+		}
 		subject, known := g.running(p)
-		if wanted[p.ID] || !known || p.OwnerUID != string(g.owner.UID) {
+		if !known {
 			continue
 		}
 		e := policy.Evaluate(g.policies, subject)
@@ -172,10 +176,11 @@ func (g *Gate) Apply(ctx context.Context, want *plan.Plan, actual []daemon.Progr
 // running returns what policies see of a program that isn't wanted anymore. Without a record of its version, its hooks aren't known:
 // those of the wanted version stand for them.
 func (g *Gate) running(p daemon.Program) (policy.Subject, bool) {
-	subject := g.owner.Subject
-	recorded := g.earlier.Running != nil
-	if recorded {
-		subject = *g.earlier.Running
+	subject, recorded := g.owner.Subject, false
+	if g.earlier.Running != nil {
+		if running := g.earlier.Running(); running != nil {
+			subject, recorded = *running, true
+		}
 	}
 	if p.Image.Reference == "" {
 		return subject, recorded && subject.Image.IsFile()

@@ -249,7 +249,7 @@ func TestDeniedVersionsDoNotHideBehindLaterOnes(t *testing.T) {
 			p := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 			p.Spec.OnViolation, p.Spec.Rules = v1alpha1.OnViolationUnload, []v1alpha1.BytecodeRule{c.rule}
 			owner := owned()
-			g, err := (&Policies{Cluster: policies{all: []*v1alpha1.BytecodePolicy{p}}}).For(t.Context(), owner, Earlier{Running: c.running})
+			g, err := (&Policies{Cluster: policies{all: []*v1alpha1.BytecodePolicy{p}}}).For(t.Context(), owner, Earlier{Running: func() *policy.Subject { return c.running }})
 			if err != nil {
 				t.Fatal(err)
 			}
