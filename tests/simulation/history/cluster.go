@@ -281,6 +281,9 @@ func (c *Cluster) Restored() bool {
 // points is a place in which pods or interfaces have come or gone.
 const points = "points"
 
+// failing is a place that changes while a revision that fails is rolled out.
+const failing = "failing"
+
 // Operated returns the time of the last operation about an object, or, for "", of any operation.
 func (c *Cluster) Operated(name string) time.Time {
 	c.mu.Lock()

@@ -27,6 +27,7 @@ const (
 	create   = "create an object"
 	policies = "create or delete the RolloutPolicies"
 	labels   = "label a node"
+	fail     = "roll out a revision that fails"
 )
 
 // Operations contains how the operations of [chaos.Operations] are done in the simulation. Those that aren't here aren't drawn.
@@ -34,8 +35,8 @@ var Operations = map[string]func(context.Context, *Cluster, chaos.Step) error{
 	create: func(ctx context.Context, c *Cluster, s chaos.Step) error {
 		return c.Client.Create(ctx, c.objectOf(s.Object))
 	},
-	"change an object":               replace,
-	"roll out a revision that fails": replace,
+	"change an object": replace,
+	fail:               replace,
 	"cut off a node": func(ctx context.Context, c *Cluster, s chaos.Step) error {
 		return c.Client.Create(ctx, c.objectOf(s.Object))
 	},
@@ -88,8 +89,11 @@ func label(ctx context.Context, c *Cluster, s chaos.Step) error {
 	return client.IgnoreNotFound(c.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
+// canary returns the name of the node that gets a revision that fails.
+func (c *Cluster) canary() string { return c.Model.Nodes[len(c.Model.Nodes)-1] }
+
 func (c *Cluster) rolloutPolicies() []*v1alpha1.RolloutPolicy {
-	all := chaos.Policies(c.Model.Nodes[len(c.Model.Nodes)-1])
+	all := chaos.Policies(c.canary())
 	for _, p := range all {
 		if p.Spec.OnFailure == "" { // the one for good revisions: users resume a rollout that a fault halts
 			p.Spec.OnFailure, p.Spec.MaxUnhealthy, p.Spec.TimeLimit.Duration = v1alpha1.RolloutHalt, intstr.FromInt32(0), time.Minute

@@ -6,6 +6,7 @@ package history
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -81,7 +82,7 @@ var finalStates = Invariant{
 
 var stepsAreLimits = Invariant{
 	Name:     "steps are limits",
-	Sentence: "No more nodes than the steps allow get a revision that the steps before haven't accepted. Nodes that join have the revision of their place.",
+	Sentence: "No more nodes than the steps allow get a revision that the steps before haven't accepted. Nodes that join, or are selected later, have the revision of their place.",
 	Watch: func(c *Cluster) Checks {
 		type progress struct {
 			hash    string
@@ -89,9 +90,10 @@ var stepsAreLimits = Invariant{
 			allowed int
 			object  types.UID
 			is      *v1alpha1.RolloutStatus
-			joined  map[string]bool // nodes
+			joined  map[string]bool // nodes that were made or labeled
 		}
-		// takesPlace reports whether a node has joined since the revision was written, and has a place among those that have it.
+		// takesPlace reports whether a node has joined, or was selected, since the revision was written, and has a place among those
+		// that have it.
 		takesPlace := func(p *progress, node string) bool {
 			all := c.Objects("nodes")
 			i := slices.IndexFunc(all, func(n *unstructured.Unstructured) bool { return n.GetName() == node })
@@ -101,7 +103,7 @@ var stepsAreLimits = Invariant{
 		of := map[string]*progress{} // by the object's name
 		return Checks{
 			Write: func(w Write) error {
-				if w.Resource == "nodes" && w.Before == nil {
+				if w.Resource == "nodes" && w.After != nil && (w.Before == nil || !maps.Equal(w.Before.GetLabels(), w.After.GetLabels())) {
 					for _, p := range of {
 						p.joined[w.After.GetName()] = true
 					}
@@ -134,7 +136,8 @@ var stepsAreLimits = Invariant{
 			Call: func(*simulation.Node, simulation.Event) error {
 				for name, p := range of {
 					wanted := c.wanted(name)
-					if wanted == nil {
+					if wanted == nil || !c.Model.Staged {
+						delete(of, name)
 						continue
 					}
 					runs := 0

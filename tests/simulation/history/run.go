@@ -149,6 +149,9 @@ func (c *Cluster) operate(s Step) {
 		}
 		remove()
 	}
+	for s.Operation.Do == fail && c.API.Get("nodes", "", c.canary()) == nil && c.Broken() == nil {
+		c.wait(time.Second)
+	}
 	do := Operations[s.Operation.Do]
 	if do == nil || !c.apply(*s.Operation) {
 		return // shortened plans have operations that are no longer possible
@@ -164,6 +167,7 @@ func (c *Cluster) operate(s Step) {
 	if s.Operation.Pod != nil || s.Operation.Target != "" { // a pod or an interface
 		c.changed[points] = true
 	}
+	c.changed[failing] = c.changed[failing] || s.Operation.Do == fail
 	c.operated[""] = time.Now()
 	c.changed[s.Operation.Node] = c.changed[s.Operation.Node] || s.Operation.Do == labels
 	c.mu.Unlock()
