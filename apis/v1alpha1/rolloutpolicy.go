@@ -222,7 +222,8 @@ const (
 	RolloutUndone RolloutState = "Undone"
 	// RolloutComplete means that all nodes have the revision, or are to have it.
 	RolloutComplete RolloutState = "Complete"
-	// RolloutContested means that several policies match the object, or one that can't be read.
+	// RolloutContested means that the newest revision can't be rolled out until somebody changes what the
+	// message names: several policies match the object, one can't be read, or the revision can't be stored.
 	RolloutContested RolloutState = "Contested"
 )
 

@@ -43,5 +43,5 @@ var howItGoes = map[v1alpha1.RolloutState]string{
 	v1alpha1.RolloutPaused:      "is paused",
 	v1alpha1.RolloutHalted:      "was halted",
 	v1alpha1.RolloutUndone:      "was undone",
-	v1alpha1.RolloutContested:   "waits until only one RolloutPolicy matches the object",
+	v1alpha1.RolloutContested:   "waits for what the object's status names",
 }

@@ -52,7 +52,7 @@ func TestHeldBack(t *testing.T) {
 		"undone":                 {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutUndone, Hash: revision.Hash(), Revision: 2, Until: nobody, Previous: previous}, RollingOut, "the node keeps revision 1, because the rollout of revision 2 was undone"},
 		"a first revision":       {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutHalted, Hash: revision.Hash(), Revision: 1, Until: nobody}, RollingOut, "the node runs nothing, because the rollout of revision 1 was halted"},
 		"an undecided change":    {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutComplete, Hash: "of another"}, RollingOut, "the node keeps what it runs until the operator has decided how to roll out the last change"},
-		"several policies match": {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutContested, Hash: revision.Hash(), Revision: 2, Until: nobody, Previous: previous}, RollingOut, "the node keeps revision 1, because the rollout of revision 2 waits until only one RolloutPolicy matches the object"},
+		"several policies match": {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutContested, Hash: revision.Hash(), Revision: 2, Until: nobody, Previous: previous}, RollingOut, "the node keeps revision 1, because the rollout of revision 2 waits for what the object's status names"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := object(2)

@@ -13,6 +13,7 @@ const (
 	PolicyUnreadable        Reason = "PolicyUnreadable"
 	RevisionTooLarge        Reason = "RevisionTooLarge"
 	RevisionMissing         Reason = "RevisionMissing"
+	RevisionRefused         Reason = "RevisionRefused"
 	RolloutAwaitsYou        Reason = "RolloutAwaitsYou"
 	RolloutPaused           Reason = "RolloutPaused"
 	RolloutProceeds         Reason = "RolloutProceeds"
@@ -63,6 +64,11 @@ var rollouts = []Row{
 		Reason:   RevisionMissing,
 		Messages: []string{"doesn't exist, so no node changes until you delete the RolloutPolicy"},
 		ToDo:     "somebody deleted the ControllerRevision that nodes run: delete the RolloutPolicy, and create it again once the object is attached everywhere",
+	},
+	{
+		Reason:   RevisionRefused,
+		Messages: []string{"the revision can't be recorded, so no node changes until it can be"},
+		ToDo:     "the API server refuses the ControllerRevision: raise the namespace's quota of `count/controllerrevisions.apps`, or mend the admission webhook that the message names. The operator tries again every minute",
 	},
 	{
 		Reason:   RolloutAwaitsYou,

@@ -4,7 +4,6 @@
 package rollout
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -45,10 +44,10 @@ func Decide(was *v1alpha1.RolloutStatus, in Input) Decision {
 	case !unambiguous(in.Policies) && hasFailed(was, in):
 		return same // it has to stay so after the contest
 	case !unambiguous(in.Policies):
-		return Decision{Status: contested(was, in.Policies), Memory: in.Memory}
+		return Decision{Status: Contest(was, "", conflict(in.Policies)), Memory: in.Memory}
 	case !in.Nodes.Listed:
 		return same
-	case was == nil || was.Hash != in.Hash:
+	case was == nil || was.Hash != in.Hash, wasUndone(was):
 		same.Begins = true
 		return same
 	case !in.Nodes.Current:
@@ -109,20 +108,28 @@ func (p Past) Adopted() bool {
 	return p.Observed || p.Reporting > 0 && p.Policy.Sub(p.Created) > together
 }
 
-// Lost returns the state of an object whose last revision was deleted or changed. Without it, nodes that aren't to change
-// yet wouldn't know what to run, so all keep what they run.
-func Lost(was *v1alpha1.RolloutStatus) *v1alpha1.RolloutStatus {
-	s := was.DeepCopy()
-	s.State = v1alpha1.RolloutHalted
-	s.Message = fmt.Sprintf("the ControllerRevision of revision %d doesn't exist, so no node changes until you delete the RolloutPolicy", was.Revision)
+// Contest returns the state of an object whose newest revision can't be rolled out until somebody changes what the message names.
+// Until then, nodes keep what they run.
+func Contest(was *v1alpha1.RolloutStatus, policy, message string) *v1alpha1.RolloutStatus {
+	s := &v1alpha1.RolloutStatus{}
+	if was != nil {
+		s = was.DeepCopy()
+	}
+	s.State, s.Policy, s.Message = v1alpha1.RolloutContested, policy, message
 	return s
+}
+
+// wasUndone reports whether the rollout of a revision was undone before a contest about another one. Somebody has edited the
+// object twice since then.
+func wasUndone(s *v1alpha1.RolloutStatus) bool {
+	return s.State == v1alpha1.RolloutContested && s.Until != nil && *s.Until == 0
 }
 
 // hasFailed reports whether the rollout of an object's revision has failed, so that nothing changes until somebody edits
 // the object, or resumes the rollout.
 func hasFailed(was *v1alpha1.RolloutStatus, in Input) bool {
 	switch {
-	case was == nil || was.Hash != in.Hash:
+	case was == nil || was.Hash != in.Hash, wasUndone(was):
 		return false
 	case was.State == v1alpha1.RolloutHalted:
 		return was.Position() != in.Resumed
@@ -130,21 +137,15 @@ func hasFailed(was *v1alpha1.RolloutStatus, in Input) bool {
 	return was.State == v1alpha1.RolloutUndone
 }
 
-func contested(was *v1alpha1.RolloutStatus, matching []Policy) *v1alpha1.RolloutStatus {
-	s := &v1alpha1.RolloutStatus{}
-	if was != nil {
-		s = was.DeepCopy()
-	}
-	s.State, s.Policy = v1alpha1.RolloutContested, ""
+// conflict returns why policies don't say how an object is rolled out.
+func conflict(matching []Policy) string {
 	names := make([]string, len(matching))
 	for i, p := range matching {
 		names[i] = p.Name
 		if p.Undecodable != "" {
-			s.Message = "the RolloutPolicy " + p.Name + " can't be read, so no node changes until you correct or delete it: " + p.Undecodable
-			return s
+			return "the RolloutPolicy " + p.Name + " can't be read, so no node changes until you correct or delete it: " + p.Undecodable
 		}
 	}
 	slices.Sort(names)
-	s.Message = "the RolloutPolicies " + strings.Join(names, ", ") + " match the object, so no node changes until only one does"
-	return s
+	return "the RolloutPolicies " + strings.Join(names, ", ") + " match the object, so no node changes until only one does"
 }

@@ -141,6 +141,8 @@ const (
 	appliesBoth
 	createsObject
 	actsBlindly
+	refuses
+	accepts
 	ends
 )
 
@@ -150,6 +152,7 @@ var names = [ends]string{
 	"some time passes", "the time limit passes", "the operator restarts", "the operator has listed everything", "an edit", "an edit that fails",
 	"an edit that kills nodes", "an edit is taken back", "a user resumes", "a user pauses", "a user unpauses", "a second policy", "no second policy",
 	"no policy", "a policy", "the object is applied with a policy", "the object is created", "an agent acts without knowing the policy",
+	"a quota refuses revisions", "no quota refuses revisions",
 }
 
 func (e event) String() string { return fmt.Sprintf("\n\t%s (%d)", names[e.what], e.node) }
@@ -174,6 +177,8 @@ type world struct {
 	status         *v1alpha1.RolloutStatus
 	memory         Memory
 	listed         bool
+	// refused means that no revision can be recorded.
+	refused bool
 	// proven are the revisions that all steps have accepted, or that nodes ran before there was a policy.
 	proven map[int]bool
 	// granted is the number of nodes that got the revision in the current step.
@@ -269,6 +274,8 @@ func (w *world) happens(e event) {
 		w.memory, w.listed = Memory{}, false
 	case lists:
 		w.listed = true
+	case refuses, accepts:
+		w.refused = e.what == refuses
 	default:
 		w.person(e)
 	}
@@ -443,6 +450,9 @@ func (w *world) decide() {
 
 // start records a revision as [History] does.
 func (w *world) start(was *v1alpha1.RolloutStatus, in Input) *v1alpha1.RolloutStatus {
+	if w.refused {
+		return Contest(was, in.Policies[0].Name, "exceeded quota")
+	}
 	number, previous := Before(was)
 	if number != 0 && previous == nil {
 		previous = &v1alpha1.RolloutRevision{Revision: number}
@@ -510,7 +520,7 @@ func stateOf(s *v1alpha1.RolloutStatus) string {
 // begins checks the first state of a revision.
 func (w *world) begins(was, now *v1alpha1.RolloutStatus, in Input) {
 	switch {
-	case now == nil || now.State == v1alpha1.RolloutContested || now.State == v1alpha1.RolloutHalted:
+	case now == nil || now.State == v1alpha1.RolloutContested:
 	case now.State == v1alpha1.RolloutComplete:
 		revision := revisionOf(now.Hash)
 		before, _ := Before(was)

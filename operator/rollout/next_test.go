@@ -369,6 +369,29 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// While another revision can't be rolled out, nodes keep what they run. Taken back, the edit has no effect on a revision that all
+// nodes run, and one that was undone is tried again from the first step.
+func TestContest(t *testing.T) {
+	c := begun(t, 3, on(1))
+	in := c.input()
+	refused := Contest(nil, "staged", "exceeded quota")
+	if d := Decide(refused, in); !d.Begins || refused.Message != "exceeded quota" || !refused.State.Stalled() {
+		t.Errorf("%+v, and then %+v", refused, d)
+	}
+	everywhere := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutComplete, Hash: in.Hash, Revision: 2}
+	if d := Decide(Contest(everywhere, "staged", "exceeded quota"), in); d.Begins || d.Status.State != v1alpha1.RolloutComplete || d.Status.Until != nil || d.Status.Message != "" {
+		t.Errorf("complete: %+v", d)
+	}
+	c.all(Healthy)
+	c.policy.OnFailure, c.nodes[0] = v1alpha1.RolloutUndo, Failing
+	c.next()
+	c.is(v1alpha1.RolloutUndone, 1, 1, "")
+	c.policy.MaxUnhealthy = intstr.FromInt32(1) // it would leave the first step after the time limit
+	if d := Decide(Contest(c.status, "staged", "exceeded quota"), c.input()); !d.Begins {
+		t.Errorf("undone: %+v", d.Status)
+	}
+}
+
 // What nodes run that don't have the newest revision yet.
 func TestBefore(t *testing.T) {
 	previous := &v1alpha1.RolloutRevision{Revision: 1}

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -56,8 +57,7 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 	r.setNote(o.GetUID(), n)
 	switch {
 	case d.Begins:
-		next, err := r.begin(ctx, ref, was, in)
-		return next, 0, err
+		return r.begin(ctx, ref, was, in)
 	case !in.Nodes.Listed:
 		return d.Status, unlistedRetry, nil
 	}
@@ -67,8 +67,7 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 // revision returns the newest revision of an object, which it records if the object doesn't have it in its status, and when
 // to try again, or 0. What prevents that doesn't affect anything else.
 func (r *Reconciler) revision(ctx context.Context, ref Ref, o v1alpha1.UserObject, summary Summary, was *v1alpha1.RecordedRevision, roll *v1alpha1.RolloutStatus) (*v1alpha1.RecordedRevision, time.Duration) {
-	hash, n, now := o.GetAnnotations()[rollout.Mark], r.note(o.GetUID()), r.Clock.Now()
-	paused := max(r.recordsAt().Sub(now), n.recordAt.Sub(now))
+	hash, paused := o.GetAnnotations()[rollout.Mark], r.recordPause(o.GetUID())
 	switch {
 	case roll != nil && roll.Revision != 0: // recorded when its rollout began
 		return &v1alpha1.RecordedRevision{Number: roll.Revision, Hash: roll.Hash}, 0
@@ -78,17 +77,19 @@ func (r *Reconciler) revision(ctx context.Context, ref Ref, o v1alpha1.UserObjec
 	case paused > 0:
 		return was, paused
 	}
-	recorded, err := r.record(ctx, ref)
-	if err != nil {
+	newest, err := r.whole(ctx, ref)
+	switch {
+	case err != nil:
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to record the object's revision; retrying", "delay", recordRetry.String())
-		n.recordAt = now.Add(recordRetry)
-		r.setNote(o.GetUID(), n)
-		if r.Clock.Since(now) > slowRecord {
-			r.pauseRecords(now.Add(recordRetry))
-		}
 		return was, recordRetry
+	case newest == nil: // it was deleted
+		return was, 0
 	}
-	return recorded, 0
+	recorded, again, err := r.record(ctx, ref.Kind, newest, 0)
+	if err != nil {
+		return was, again
+	}
+	return &recorded, 0
 }
 
 const (
@@ -99,32 +100,42 @@ const (
 	slowRecord = time.Second
 )
 
-func (r *Reconciler) recordsAt() time.Time {
+// recordPause returns how long no revision of an object is recorded yet.
+func (r *Reconciler) recordPause(uid types.UID) time.Duration {
+	n := r.note(uid)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.recordAt
+	now := r.Clock.Now()
+	return max(r.recordAt.Sub(now), n.recordAt.Sub(now), 0)
 }
 
-func (r *Reconciler) pauseRecords(until time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.recordAt = until
-}
-
-// record records the newest revision of an object. It returns nil if the object doesn't exist.
-func (r *Reconciler) record(ctx context.Context, ref Ref) (*v1alpha1.RecordedRevision, error) {
+// record records the newest revision of an object, besides which revision keep stays. If it can't be recorded, again is when to
+// try again.
+func (r *Reconciler) record(ctx context.Context, kind string, o v1alpha1.UserObject, keep int64) (recorded v1alpha1.RecordedRevision, again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	o, err := r.whole(ctx, ref)
-	if o == nil || err != nil {
-		return nil, err
-	}
 	revision, err := rollout.RevisionOf(o)
 	if err != nil {
-		return nil, err
+		return recorded, recordRetry, err
 	}
-	recorded, err := r.Revisions.Record(ctx, ref.Kind, o, revision, 0)
-	return &recorded, err
+	started := r.Clock.Now()
+	if recorded, err = r.Revisions.Record(ctx, kind, o, revision, keep); err == nil {
+		return recorded, 0, nil
+	}
+	slow := r.Clock.Since(started) > slowRecord
+	if again = unlistedRetry; slow || refuses(err) {
+		again = recordRetry
+	}
+	ctrl.LoggerFrom(ctx).Error(err, "Failed to record the object's revision; retrying", "delay", again.String())
+	n := r.note(o.GetUID())
+	n.recordAt = started.Add(again)
+	r.setNote(o.GetUID(), n)
+	if slow {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.recordAt = n.recordAt
+	}
+	return recorded, again, err
 }
 
 // sooner returns the shorter one of two delays, of which 0 means never.
@@ -135,34 +146,53 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// begin begins the rollout of another revision.
-func (r *Reconciler) begin(ctx context.Context, ref Ref, was *v1alpha1.RolloutStatus, in steps.Input) (*v1alpha1.RolloutStatus, error) {
+// begin begins the rollout of another revision. If it can't begin, again is when to try again, or 0 if that takes an event.
+func (r *Reconciler) begin(ctx context.Context, ref Ref, was *v1alpha1.RolloutStatus, in steps.Input) (next *v1alpha1.RolloutStatus, again time.Duration, err error) {
 	o, err := r.whole(ctx, ref)
 	if o == nil || err != nil {
-		return was, err
-	}
-	revision, err := rollout.RevisionOf(o)
-	if err != nil {
-		return was, err
+		return was, 0, err
 	}
 	number, previous := steps.Before(was)
 	if number != 0 && previous == nil {
 		if previous, err = r.Revisions.Revision(ctx, o, number); err != nil {
-			return was, err
+			return was, 0, err
 		}
 		// Others than the operator can write ControllerRevisions. The status says which revision the nodes ran.
 		if previous == nil || hashOf(previous) != was.Hash {
-			return steps.Lost(was), nil
+			return waits(was, in, "the ControllerRevision of revision %d doesn't exist, so no node changes until you delete the RolloutPolicy", number), 0, nil
 		}
 	}
 	if size := storedSize(o, previous); size > maxStored {
-		return oversized(was, size), nil
+		return waits(was, in, "the object and its previous revision have %d bytes, and at most %d can be stored, so no node changes until you make the object smaller", size, maxStored), 0, nil
 	}
-	recorded, err := r.Revisions.Record(ctx, ref.Kind, o, revision, number)
-	if err != nil {
-		return was, err
+	if again = r.recordPause(o.GetUID()); again > 0 {
+		return was, again, nil
 	}
-	return steps.Start(was, recorded, previous, previous != nil && hashOf(previous) == revision.Hash(), in), nil
+	recorded, again, err := r.record(ctx, ref.Kind, o, number)
+	switch {
+	case err != nil && refuses(err):
+		return waits(was, in, "the revision can't be recorded, so no node changes until it can be: %v", err), again, nil
+	case err != nil:
+		return was, again, nil
+	}
+	return steps.Start(was, recorded, previous, previous != nil && hashOf(previous) == recorded.Hash, in), 0, nil
+}
+
+// waits returns the state of an object whose newest revision can't be rolled out for a reason. Without what is missing, nodes that
+// aren't to change yet wouldn't know what to run, so all keep what they run.
+func waits(was *v1alpha1.RolloutStatus, in steps.Input, reason string, args ...any) *v1alpha1.RolloutStatus {
+	return steps.Contest(was, in.Policies[0].Name, fmt.Sprintf(reason, args...))
+}
+
+// refuses reports whether an error of the API server is about the request, or the error of a webhook, rather than about the state
+// of the API server.
+func refuses(err error) bool {
+	switch apierrors.ReasonForError(err) {
+	case metav1.StatusReasonUnknown, metav1.StatusReasonConflict, metav1.StatusReasonTooManyRequests,
+		metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout, metav1.StatusReasonServiceUnavailable:
+		return false
+	}
+	return true
 }
 
 // whole reads an object, which isn't complete in the cache. It returns nil if the object doesn't exist. The operator has no
@@ -208,15 +238,6 @@ func storedSize(o v1alpha1.UserObject, previous *v1alpha1.RolloutRevision) int {
 		return 0 // the API server has encoded it
 	}
 	return len(whole) + len(previous.Object.Raw)
-}
-
-// oversized returns the state of an object that can't be stored with its previous revision. Without it, nodes that aren't
-// to change yet wouldn't know what to run, so all keep what they run.
-func oversized(was *v1alpha1.RolloutStatus, size int) *v1alpha1.RolloutStatus {
-	s := was.DeepCopy()
-	s.State = v1alpha1.RolloutHalted
-	s.Message = fmt.Sprintf("the object and its previous revision have %d bytes, and at most %d can be stored, so no node changes until you make the object smaller", size, maxStored)
-	return s
 }
 
 // rollouts returns the RolloutPolicies that match an object.

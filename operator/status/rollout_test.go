@@ -14,8 +14,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -186,11 +188,11 @@ func TestRolloutOfALargeObject(t *testing.T) {
 		was := &v1alpha1.RolloutStatus{
 			State: v1alpha1.RolloutProgressing, Hash: revision.Hash(), Revision: 2, Until: new(int64(1)), Previous: &v1alpha1.RolloutRevision{Revision: 1, Object: runtime.RawExtension{Raw: stored}},
 		}
-		is, err := r.begin(t.Context(), ref, was, steps.Input{
+		is, _, err := r.begin(t.Context(), ref, was, steps.Input{
 			Policies: []steps.Policy{{Name: "staged", Spec: &v1alpha1.RolloutPolicySpec{Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}}}},
 			Nodes:    steps.Nodes{Positions: func() []int64 { return []int64{1} }},
 		})
-		if large := size > 1<<10; err != nil || (is.State == v1alpha1.RolloutHalted) != large || (is.Hash == was.Hash) != large ||
+		if large := size > 1<<10; err != nil || (is.State == v1alpha1.RolloutContested) != large || (is.Hash == was.Hash) != large ||
 			strings.Contains(is.Message, "so no node changes until you make the object smaller") != large {
 			t.Errorf("%d bytes: %v, %s with hash %s: %s", size, err, is.State, is.Hash, is.Message)
 		}
@@ -320,6 +322,62 @@ func TestRevisionsThatAreRefusedSlowly(t *testing.T) {
 	try("fourth", 3)
 }
 
+// A rollout whose revision can't be recorded says why, and begins once it can be. Until then, no node changes. If the API server
+// isn't there for a moment, it begins a moment later.
+func TestRolloutWhoseRevisionIsRefused(t *testing.T) {
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid, Generation: 2}}
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "controllerrevisions"}, "flows", errors.New("exceeded quota: few"))
+	webhook := apierrors.NewInternalError(errors.New("failed calling webhook: deadline exceeded"))
+	for name, test := range map[string]struct {
+		err   error
+		takes time.Duration
+		words string // of a contest
+		again time.Duration
+	}{
+		"by a quota":   {quota, 0, "so no node changes until it can be: create ControllerRevision prog-f06942d709a0904e72f7: controllerrevisions \"flows\" is forbidden: exceeded quota: few", recordRetry},
+		"by a webhook": {webhook, 10 * time.Second, "failed calling webhook", recordRetry},
+		"by nobody":    {errors.New("connection refused"), 0, "", unlistedRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := newScheme(t)
+			must(t, appsv1.AddToScheme(scheme))
+			x := cluster(t, "a", "b")
+			x.SetOwner(ref, uid, everywhere(2))
+			r, clock, _ := newReconciler(x)
+			refused := test.err
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(object.DeepCopy()).
+				WithIndex(&v1alpha1.TcxProgram{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).
+				WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+					if refused != nil {
+						clock.Step(test.takes)
+						return refused
+					}
+					return c.Create(ctx, o, options...)
+				}}).Build()
+			r.Client, r.Live, r.Revisions = c, c, &steps.History{Client: c, Reader: c, Namespace: "bpfman"}
+			policies := []steps.Policy{{Name: "first", Spec: &v1alpha1.RolloutPolicySpec{Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}}}}
+			summary, _ := r.index.Summary(uid)
+			begin := func(was *v1alpha1.RolloutStatus) (*v1alpha1.RolloutStatus, time.Duration) {
+				next, again, err := r.begin(t.Context(), ref, was, r.input(object, summary, was, policies))
+				must(t, err)
+				return next, again
+			}
+			is, again := begin(nil)
+			if again != test.again || (is != nil) != (test.words != "") || is != nil && (is.State != v1alpha1.RolloutContested || !strings.Contains(is.Message, test.words)) {
+				t.Fatalf("%+v, again after %s", is, again)
+			}
+			refused = nil
+			if early, again := begin(is); early != is || again <= 0 {
+				t.Errorf("by an event, it is %+v, again after %s", early, again)
+			}
+			clock.Step(again)
+			if is, again = begin(is); is.State != v1alpha1.RolloutProgressing || is.Step != 1 || again != 0 {
+				t.Errorf("later, it is %+v, again after %s", is, again)
+			}
+		})
+	}
+}
+
 // Others than the operator can write ControllerRevisions. What nodes ran is in the status.
 func TestRolloutFromARevisionThatSomebodyChanged(t *testing.T) {
 	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid, Generation: 2}}
@@ -336,7 +394,7 @@ func TestRolloutFromARevisionThatSomebodyChanged(t *testing.T) {
 		stored *v1alpha1.TcxProgram
 		want   v1alpha1.RolloutState
 	}{
-		"the same": {before, v1alpha1.RolloutProgressing}, "another": {forged, v1alpha1.RolloutHalted}, "none": {nil, v1alpha1.RolloutHalted},
+		"the same": {before, v1alpha1.RolloutProgressing}, "another": {forged, v1alpha1.RolloutContested}, "none": {nil, v1alpha1.RolloutContested},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := newScheme(t)
@@ -351,7 +409,7 @@ func TestRolloutFromARevisionThatSomebodyChanged(t *testing.T) {
 			r.Client, r.Live, r.Revisions = c, c, &steps.History{Client: c, Reader: c, Namespace: "bpfman"}
 			policies := []steps.Policy{{Name: "first", Spec: &v1alpha1.RolloutPolicySpec{Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}}}}
 			summary, _ := r.index.Summary(uid)
-			next, err := r.begin(t.Context(), ref, was, r.input(object, summary, was, policies))
+			next, _, err := r.begin(t.Context(), ref, was, r.input(object, summary, was, policies))
 			if err != nil || next.State != test.want {
 				t.Errorf("%+v, %v, want %s", next, err, test.want)
 			}
