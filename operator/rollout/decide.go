@@ -27,7 +27,7 @@ func unambiguous(matching []Policy) bool { return len(matching) == 1 && matching
 type Decision struct {
 	// Status is the next state, which is nil if no policy matches the object.
 	Status *v1alpha1.RolloutStatus
-	// Begins means that the object has another revision than Status. The caller records it, and calls Start.
+	// Begins means that the object has another revision than Status, which can be nil. The caller records it, and calls Start.
 	Begins bool
 	// Again is when to decide again, or 0 if only an event can change the state.
 	Again time.Duration
@@ -37,6 +37,9 @@ type Decision struct {
 
 // Decide returns the next state of an object's rollout. See docs/rollouts.md, "What always holds", for its invariants.
 func Decide(was *v1alpha1.RolloutStatus, in Input) Decision {
+	if first(was) && in.Adopted && in.Ran != nil && len(in.Policies) > 0 && in.Nodes.Listed {
+		was = complete(&v1alpha1.RolloutStatus{Policy: in.Policies[0].Name, Hash: in.Ran.Hash, Revision: in.Ran.Number})
+	}
 	same := Decision{Status: was, Memory: in.Memory}
 	switch {
 	case len(in.Policies) == 0:
@@ -66,11 +69,14 @@ func Decide(was *v1alpha1.RolloutStatus, in Input) Decision {
 	return d
 }
 
+// first reports whether no revision of the object has been rolled out or adopted yet.
+func first(was *v1alpha1.RolloutStatus) bool { return was == nil || was.Revision == 0 }
+
 // Before returns where the revision is that nodes run which don't have the newest one yet: it has a number, or it is in the
 // status already. The number is 0 if nodes run nothing, or what they run isn't a revision that a rollout has reached.
 func Before(was *v1alpha1.RolloutStatus) (number int64, stored *v1alpha1.RolloutRevision) {
 	switch {
-	case was == nil || was.Revision == 0:
+	case first(was):
 	case was.Previous != nil:
 		return was.Previous.Revision, was.Previous
 	case was.Until == nil: // all nodes have it
@@ -82,8 +88,7 @@ func Before(was *v1alpha1.RolloutStatus) (number int64, stored *v1alpha1.Rollout
 // Start returns the first state of a revision. previous is what the other nodes run, or nil, and back means that it is this
 // revision.
 func Start(was *v1alpha1.RolloutStatus, revision v1alpha1.RecordedRevision, previous *v1alpha1.RolloutRevision, back bool, in Input) *v1alpha1.RolloutStatus {
-	first := was == nil || was.Revision == 0
-	if back || first && in.Adopted {
+	if back || first(was) && in.Adopted {
 		return complete(&v1alpha1.RolloutStatus{Policy: in.Policies[0].Name, Hash: revision.Hash, Revision: revision.Number})
 	}
 	return begin(revision, previous, in)

@@ -169,6 +169,7 @@ type world struct {
 	kinds    []effect
 	staged   bool // the object was created when the policy was there
 	ran      bool // the object's status said so, without a policy
+	recorded int  // the revision in the object's status, without a policy
 	// policy and second mean that these policies exist.
 	policy, second bool
 	spec           v1alpha1.RolloutPolicySpec
@@ -389,6 +390,9 @@ func (w *world) input() Input {
 	}
 	in.Nodes = Nodes{Listed: true, Current: true}
 	past := Past{Observed: w.ran, Created: start, Policy: start}
+	if w.recorded != 0 && !w.newestRan() {
+		in.Ran = &v1alpha1.RecordedRevision{Number: int64(w.recorded), Hash: hashOf(w.recorded)}
+	}
 	if !w.staged {
 		past.Policy = start.Add(time.Hour)
 	}
@@ -422,6 +426,11 @@ func (w *world) input() Input {
 	return in
 }
 
+// newestRan reports whether a node has reported the newest revision.
+func (w *world) newestRan() bool {
+	return slices.ContainsFunc(w.nodes[:], func(n machine) bool { return n.reported == w.revision })
+}
+
 // decide is a decision of the operator, with what is stored and read in between.
 func (w *world) decide() {
 	if w.revision == 0 {
@@ -432,7 +441,12 @@ func (w *world) decide() {
 	w.memory = d.Memory
 	now := d.Status
 	if d.Begins {
-		now = w.start(was, in)
+		now = w.start(d.Status, in)
+	}
+	if now == nil && in.Nodes.Listed {
+		if w.recorded = w.revision; w.refused {
+			w.recorded = 0
+		}
 	}
 	if now == nil && was == nil {
 		// The operator has written to the status which nodes run the object.
@@ -524,7 +538,7 @@ func (w *world) begins(was, now *v1alpha1.RolloutStatus, in Input) {
 	case now.State == v1alpha1.RolloutComplete:
 		revision := revisionOf(now.Hash)
 		before, _ := Before(was)
-		adopted := (was == nil || was.Revision == 0) && !w.staged
+		adopted := (was == nil || was.Revision == 0) && !w.staged && (in.Ran == nil || in.Ran.Hash == now.Hash)
 		if !adopted && before == 0 {
 			w.fault = fmt.Sprintf("revision %d skipped all steps", revision)
 		}

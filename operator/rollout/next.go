@@ -40,8 +40,10 @@ type Input struct {
 	Policies []Policy
 	// Hash identifies the newest revision of the object.
 	Hash string
-	// Adopted means that nodes ran the object before a policy matched it.
+	// Adopted means that nodes ran the object before a policy matched it, and Ran is the revision that they ran then. It is nil if
+	// it isn't known, or if nodes have the newest one already.
 	Adopted bool
+	Ran     *v1alpha1.RecordedRevision
 	Nodes   Nodes
 	Now     time.Time
 	Memory  Memory

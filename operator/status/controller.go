@@ -138,7 +138,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	}
 	current := r.note(object.GetUID()).current(object)
-	roll, decide, err := r.rollout(ctx, ref, object, summary, current.Rollout)
+	roll, decide, err := r.rollout(ctx, ref, object, summary, &current)
 	if kinds.Unread(err) {
 		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	}

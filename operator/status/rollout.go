@@ -33,7 +33,8 @@ import (
 
 // rollout returns the state of an object's rollout, and when to decide about the next step, or 0. The state is nil if no
 // RolloutPolicy matches.
-func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject, summary Summary, was *v1alpha1.RolloutStatus) (*v1alpha1.RolloutStatus, time.Duration, error) {
+func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject, summary Summary, current *v1alpha1.BpfProgramStatusCommon) (*v1alpha1.RolloutStatus, time.Duration, error) {
+	was := current.Rollout
 	if summary.Undecodable != "" || summary.Deleting || summary.Generation != o.GetGeneration() {
 		return was, 0, nil
 	}
@@ -51,13 +52,16 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 		return nil, 0, nil
 	}
 	in := r.input(o, summary, was, matching)
+	if summary.Attached+summary.Idle+summary.Failed == 0 { // the agents hold a change that comes with the first policy
+		in.Ran = current.Revision
+	}
 	d := steps.Decide(was, in)
 	n := r.note(o.GetUID())
 	n.rollout = d.Memory
 	r.setNote(o.GetUID(), n)
 	switch {
 	case d.Begins:
-		return r.begin(ctx, ref, was, in)
+		return r.begin(ctx, ref, d.Status, in)
 	case !in.Nodes.Listed:
 		return d.Status, unlistedRetry, nil
 	}
@@ -65,7 +69,8 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 }
 
 // revision returns the newest revision of an object, which it records if the object doesn't have it in its status, and when
-// to try again, or 0. What prevents that doesn't affect anything else.
+// to try again, or 0. It is nil until it can be recorded: an older one isn't what nodes run. What prevents that doesn't affect
+// anything else.
 func (r *Reconciler) revision(ctx context.Context, ref Ref, o v1alpha1.UserObject, summary Summary, was *v1alpha1.RecordedRevision, roll *v1alpha1.RolloutStatus) (*v1alpha1.RecordedRevision, time.Duration) {
 	hash, paused := o.GetAnnotations()[rollout.Mark], r.recordPause(o.GetUID())
 	switch {
@@ -75,19 +80,19 @@ func (r *Reconciler) revision(ctx context.Context, ref Ref, o v1alpha1.UserObjec
 		summary.Undecodable != "", summary.Deleting, summary.Generation != o.GetGeneration():
 		return was, 0
 	case paused > 0:
-		return was, paused
+		return nil, paused
 	}
 	newest, err := r.whole(ctx, ref)
 	switch {
 	case err != nil:
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to record the object's revision; retrying", "delay", recordRetry.String())
-		return was, recordRetry
+		return nil, recordRetry
 	case newest == nil: // it was deleted
 		return was, 0
 	}
 	recorded, again, err := r.record(ctx, ref.Kind, newest, 0)
 	if err != nil {
-		return was, again
+		return nil, again
 	}
 	return &recorded, 0
 }

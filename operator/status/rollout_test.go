@@ -79,7 +79,7 @@ func TestContestOfARollout(t *testing.T) {
 				r.index.SetOwner(ref, uid, owner)
 				summary, _ := r.index.Summary(uid)
 				var err error
-				if status, _, err = r.rollout(t.Context(), ref, object, summary, status); err != nil {
+				if status, _, err = r.rollout(t.Context(), ref, object, summary, &v1alpha1.BpfProgramStatusCommon{Rollout: status}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -148,13 +148,13 @@ func TestRolloutWhosePoliciesAreNotListedYet(t *testing.T) {
 	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: 2}}
 	status := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutPaused}
 	for _, was := range []*v1alpha1.RolloutStatus{status, nil} {
-		if is, _, err := r.rollout(t.Context(), ref, object, Summary{Generation: 2}, was); is != was || !kinds.Unread(err) {
+		if is, _, err := r.rollout(t.Context(), ref, object, Summary{Generation: 2}, &v1alpha1.BpfProgramStatusCommon{Rollout: was}); is != was || !kinds.Unread(err) {
 			t.Errorf("%+v, %v, want %+v, and that nothing is written", is, err, was)
 		}
 	}
 	unread.Err = errors.New("forbidden")
 	for _, was := range []*v1alpha1.RolloutStatus{status, nil} {
-		is, again, err := r.rollout(t.Context(), ref, object, Summary{Generation: 2}, was)
+		is, again, err := r.rollout(t.Context(), ref, object, Summary{Generation: 2}, &v1alpha1.BpfProgramStatusCommon{Rollout: was})
 		if is != was || err != nil || (again != 0) != (was != nil) {
 			t.Errorf("%+v is %+v, and decided about after %s: %v", was, is, again, err)
 		}
@@ -223,7 +223,7 @@ func TestRolloutWhoseBpfNodesAreNotListedYet(t *testing.T) {
 	for _, listed := range []bool{false, true} {
 		r.health = asListed(listed)
 		summary, _ := x.Summary(uid)
-		is, again, err := r.rollout(t.Context(), ref, object, summary, was)
+		is, again, err := r.rollout(t.Context(), ref, object, summary, &v1alpha1.BpfProgramStatusCommon{Rollout: was})
 		if err != nil || again == 0 || (is.Step != was.Step) != listed {
 			t.Errorf("listed: %v: %+v after %s, %v", listed, is, again, err)
 		}
@@ -412,6 +412,66 @@ func TestRolloutFromARevisionThatSomebodyChanged(t *testing.T) {
 			next, _, err := r.begin(t.Context(), ref, was, r.input(object, summary, was, policies))
 			if err != nil || next.State != test.want {
 				t.Errorf("%+v, %v, want %s", next, err, test.want)
+			}
+		})
+	}
+}
+
+// A change that is applied together with the first RolloutPolicy goes through its steps: the agents hold it, and the status says
+// what nodes ran before. What nodes already run when the policy is created doesn't change.
+func TestPolicyThatComesWithAChange(t *testing.T) {
+	object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: uid, Generation: 2}}
+	before := object.DeepCopy()
+	before.Generation, before.Spec.BpfFunctionName = 1, "before"
+	ran, err := rollout.RevisionOf(before)
+	must(t, err)
+	policy := func(name string) *v1alpha1.RolloutPolicy {
+		return &v1alpha1.RolloutPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       v1alpha1.RolloutPolicySpec{Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}}, TimeLimit: metav1.Duration{Duration: time.Hour}},
+		}
+	}
+	for name, test := range map[string]struct {
+		reported int64 // the generation
+		second   bool  // for a moment, another policy matches
+		want     v1alpha1.RolloutState
+	}{
+		"held":                      {1, false, v1alpha1.RolloutProgressing},
+		"held, after a contest":     {1, true, v1alpha1.RolloutProgressing},
+		"a node already runs it":    {2, false, v1alpha1.RolloutComplete},
+		"all the same, a node runs": {2, true, v1alpha1.RolloutComplete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := newScheme(t)
+			must(t, appsv1.AddToScheme(scheme))
+			x := cluster(t, "a", "b")
+			x.SetOwner(ref, uid, everywhere(2))
+			x.SetReport(program("a", "program-a", test.reported, v1alpha1.BpfProgCondLoaded, ""))
+			r, _, _ := newReconciler(x)
+			r.health = asListed(true)
+			marked := object.DeepCopy()
+			rollout.MarkObject(marked)
+			status := &v1alpha1.BpfProgramStatusCommon{
+				Nodes: &v1alpha1.NodeCounts{Selected: 2, Attached: 2}, Revision: &v1alpha1.RecordedRevision{Number: 1, Hash: ran.Hash()},
+			}
+			marked.Status.BpfProgramStatusCommon = *status
+			next := func(policies ...client.Object) {
+				objects := append([]client.Object{object.DeepCopy(), stored(t, before, ran.Hash())}, policies...)
+				c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+					WithIndex(&v1alpha1.TcxProgram{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).Build()
+				r.Client, r.Live, r.Revisions = c, c, &steps.History{Client: c, Reader: c, Namespace: "bpfman"}
+				summary, _ := x.Summary(uid)
+				status.Rollout, _, err = r.rollout(t.Context(), ref, marked, summary, status)
+				must(t, err)
+			}
+			if test.second {
+				next(policy("first"), policy("second"))
+			}
+			next(policy("first"))
+			is := status.Rollout
+			if is.State != test.want || is.Hash != marked.Annotations[rollout.Mark] && test.want == v1alpha1.RolloutProgressing ||
+				(is.Previous != nil && is.Previous.Revision == 1) != (test.want == v1alpha1.RolloutProgressing) {
+				t.Errorf("%+v", is)
 			}
 		})
 	}
