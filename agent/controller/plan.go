@@ -82,19 +82,34 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 			return owner.Namespace != "" && c.Namespace != owner.Namespace
 		})
 	}
-	mapOwners, err := p.reports.MapOwners(owner)
+	want, err := p.wanted(owner, facts, c)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	want := plan.Want(owner, facts, mapOwners)
 	if c.confined != nil {
 		want.Confine(c.confined.to, c.confined.instead)
 	}
-	if c.offline {
-		want.Stay(c.stays)
+	switch {
+	case c.rest != nil:
+		want.Stay(c.rest.at, facts)
+	case c.offline:
+		want.Stay(nil, facts)
 	}
 	p.starts.note(owner.Key, &want)
 	return want, nil
+}
+
+// wanted returns the plan with all attach points.
+func (p *planner) wanted(owner program.Owner, facts program.Node, c change) (plan.Plan, error) {
+	if c.rest != nil {
+		return plan.WantLoaded(owner, facts, c.rest.loaded), nil
+	}
+	mapOwners, err := p.reports.MapOwners(owner)
+	want := plan.Want(owner, facts, mapOwners)
+	if c.offline {
+		want.Blocked = nil // what is loaded instead can be what cuts off the node
+	}
+	return want, err
 }
 
 // follow has the next events compared with a version of an owner. It reports whether the last ones weren't.

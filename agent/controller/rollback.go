@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/gate"
@@ -36,13 +37,21 @@ type change struct {
 	// offline means that objects of the API server may be unknown. The node's addresses are these then.
 	offline   bool
 	addresses []netip.Addr
-	// stays are where links on the node stay while offline if it isn't known whether they are wanted, because pods can have the
-	// network of the node.
-	stays []program.Place
+	// rest, if not nil, is what stays while offline, because only the rest of the version is undone.
+	rest *kept
 	// since is what the events about the owner ask of the node's state. Nil has it read again.
 	since *since
 	// starting are the starts that wait for the pass. It can be nil.
 	starting *pass
+}
+
+// kept is what stays of a version of which the rest is undone.
+type kept struct {
+	// loaded are the owner's programs. Nothing more is loaded.
+	loaded []daemon.Program
+	// at is where links on the node stay if it isn't known whether they are wanted, because pods can have the network of the
+	// node. At the same places, links of another version can be what cuts off the node.
+	at []program.Place
 }
 
 // confined has a version attached only where it was confirmed.
@@ -281,51 +290,63 @@ func (r *reconciler) undo(ctx context.Context, versions map[program.Key]*confirm
 		}
 		return failed
 	}
-	plans, steps := map[program.Key]plan.Plan{}, 0
+	all, steps := map[program.Key]former{}, 0
 	for key, version := range versions {
-		// Without a plan, the previous version can't run, and nothing does.
-		_, plans[key], _ = r.planOffline(ctx, key, version)
-		for _, step := range plans[key].Diff(r.inventory.Of(key)) {
+		f := r.formerOf(ctx, key, version)
+		for _, step := range f.want.Diff(r.inventory.Of(key)) {
 			if step.Op != plan.OpAttach || step.Point.Lack == nil {
 				steps++
 			}
 		}
+		all[key] = f
 	}
 	if steps > fewSteps {
-		for key, want := range plans {
-			if err := r.loader.Withdraw(ctx, key, want); err != nil {
+		for key, f := range all {
+			if err := r.loader.Withdraw(ctx, key, f.want); err != nil {
 				logr.FromContextOrDiscard(ctx).Error(err, "Failed to remove programs", "object", key.String())
 			}
 		}
 	}
-	for key, version := range versions {
-		failed[key] = r.restore(ctx, key, version)
+	for key, f := range all {
+		failed[key] = r.restore(ctx, key, f)
 	}
 	return failed
 }
 
-// planOffline returns the owner and the plan of a previous version, which are nothing if that is nil.
-func (r *reconciler) planOffline(ctx context.Context, key program.Key, version *confirm.Version) (*program.Owner, plan.Plan, error) {
+// former is the version of an owner that a rollback runs, where it was confirmed. Its plan is made before anything is removed.
+type former struct {
+	owner *program.Owner // nil if nothing runs
+	image bytecode.Image
+	want  plan.Plan
+	// part means that only a part of the version was confirmed, and rest that the rest of it is undone.
+	part, rest bool
+}
+
+// formerOf returns what a rollback runs of a version. Without a plan, it can't run, and nothing does.
+func (r *reconciler) formerOf(ctx context.Context, key program.Key, version *confirm.Version) former {
 	owner, err := ownerOf(version)
 	if err != nil || owner == nil {
-		return nil, plan.Plan{}, err
+		return former{}
 	}
 	c := again(version)
 	c.offline = true
-	// The links at the same places of another version can be what cuts off the node.
 	if rollback := r.changes.Rollback(key, *version); rollback != nil && rollback.Rest {
-		c.stays = version.Places
+		c.rest = &kept{r.inventory.Of(key), version.Places}
 	}
 	want, err := r.planner.plan(ctx, *owner, c)
-	return owner, want, err
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to plan the previous version; unloading", "object", key.String())
+		return former{}
+	}
+	return former{owner, version.Image, want, version.Confined(), c.rest != nil}
 }
 
 // restore runs the previous version of an owner, or nothing.
-func (r *reconciler) restore(ctx context.Context, key program.Key, version *confirm.Version) error {
-	if version != nil {
-		err := r.runAgain(ctx, key, version)
-		if err != nil && version.Confined() && r.ensureInventory(ctx) == nil {
-			err = r.runAgain(ctx, key, version) // one failed call doesn't end what stayed attached until now
+func (r *reconciler) restore(ctx context.Context, key program.Key, f former) error {
+	if f.owner != nil {
+		err := r.runAgain(ctx, f)
+		if err != nil && f.part && r.ensureInventory(ctx) == nil {
+			err = r.runAgain(ctx, f) // one failed call doesn't end what stayed attached until now
 		}
 		if err == nil {
 			return nil
@@ -337,20 +358,16 @@ func (r *reconciler) restore(ctx context.Context, key program.Key, version *conf
 }
 
 // runAgain runs a version that was confirmed before. What of it can't be attached is left to the next pass: it may not have been
-// attached before either, and the node isn't cut off by it.
-func (r *reconciler) runAgain(ctx context.Context, key program.Key, version *confirm.Version) error {
-	owner, want, err := r.planOffline(ctx, key, version)
-	if err != nil {
-		return err
-	}
-	outcome, err := r.execute(ctx, owner, want, change{}, r.policies.Offline(owner, version.Image))
+// attached before either, and the node isn't cut off by it. The same applies to a program of which the rest was undone by unloading it.
+func (r *reconciler) runAgain(ctx context.Context, f former) error {
+	outcome, err := r.execute(ctx, f.owner, f.want, change{}, r.policies.Offline(f.owner, f.image))
 	forgive(&outcome)
 	failed := outcome.Err()
-	if err != nil || len(outcome.Loads)+len(outcome.Removals) > 0 {
+	if err != nil || len(outcome.Removals) > 0 || len(outcome.Loads) > 0 && !f.rest {
 		return errors.Join(err, failed)
 	}
 	if failed != nil {
-		logr.FromContextOrDiscard(ctx).Error(failed, "Failed to attach a part of the previous version", "object", key.String())
+		logr.FromContextOrDiscard(ctx).Error(failed, "Failed to attach a part of the previous version", "object", f.owner.Key.String())
 	}
 	return nil
 }

@@ -94,13 +94,27 @@ func (noPolicies) ConfigMap(context.Context, string, string) (*corev1.ConfigMap,
 	return nil, errors.New("no ConfigMap")
 }
 
-// nodes is an API server that only lists one node, and no pods.
-type nodes struct{}
+// nodes is an API server that only lists one node, no pods, and the report of one program on the node if that has an ID.
+type nodes struct{ program *atomic.Uint32 }
 
-func (nodes) RoundTrip(request *http.Request) (*http.Response, error) {
+func (n nodes) RoundTrip(request *http.Request) (*http.Response, error) {
+	const reports = "/apis/bpfman.io/v1alpha1/bpfprograms"
 	query := request.URL.Query()
 	response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: request, Body: http.NoBody}
 	switch {
+	case request.URL.Path == reports:
+		list := &v1alpha1.BpfProgramList{}
+		list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("BpfProgramList"))
+		if id := n.program.Load(); id != 0 {
+			list.Items = []v1alpha1.BpfProgram{{ObjectMeta: metav1.ObjectMeta{
+				Name: "owner", Labels: shared, OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "owner", UID: "owner", Controller: new(true)}},
+			}, Status: v1alpha1.BpfProgramStatus{ProgramID: id}}}
+		}
+		text, err := json.Marshal(list)
+		if err != nil {
+			return nil, fmt.Errorf("encode the report: %w", err)
+		}
+		response.Body = io.NopCloser(bytes.NewReader(text))
 	case request.URL.Path != "/api/v1/nodes" && request.URL.Path != "/api/v1/pods":
 		return nil, errors.New("no response")
 	case query.Get("sendInitialEvents") != "":
@@ -124,11 +138,16 @@ func (nodes) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
+// shared are the labels of a program whose maps others share.
+var shared = map[string]string{"maps": "shared"}
+
 // victim is a node that a version with the function bad cuts off.
 type victim struct {
 	t          testing.TB
 	daemon     slowDaemon
 	reconciler *reconciler
+	// shared is the ID of a program whose maps others share.
+	shared *atomic.Uint32
 
 	mu sync.Mutex
 	// silent is when the first request had no response.
@@ -143,25 +162,26 @@ type victim struct {
 
 func newVictim(tb testing.TB, limit time.Duration) *victim {
 	tb.Helper()
-	server, err := cluster.New(&rest.Config{Host: "http://server", Transport: nodes{}}, "agent", "node", "", logr.Discard())
+	var shared atomic.Uint32
+	server, err := cluster.New(&rest.Config{Host: "http://server", Transport: nodes{&shared}}, "agent", "node", "", logr.Discard())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	listed := make(chan struct{})
 	server.Watch(tb.Context(), cluster.NodeKind, toolscache.ResourceEventHandlerFuncs{}, func() { close(listed) })
 	<-listed
-	v := &victim{t: tb, daemon: slowDaemon{daemontest.New(tb.TempDir())}}
+	v := &victim{t: tb, daemon: slowDaemon{daemontest.New(tb.TempDir())}, shared: &shared}
 	inventory := daemon.NewInventory(v.daemon, v.daemon.Root)
 	v.interfaces = map[string]program.Interface{}
 	for n := range manyInterfaces {
 		v.interfaces[fmt.Sprintf("eth%d", n)] = program.Interface{Index: n + 1}
 	}
-	reports := &record.Reports{Cluster: server, NodeName: "node"}
+	reports := &record.Reports{Cluster: server, NodeName: "node", Changed: func() {}}
 	changes := &confirm.Changes{Limit: limit, Ask: v.ask}
 	v.reconciler = &reconciler{
 		queue: newQueue("programs", nil, nil), reports: reports, inventory: inventory, changes: changes,
 		planner: planner{cluster: server, reports: reports, nodeName: "node", starts: newStarts(false), facts: newFacts(Options{
-			Cluster: server, Interfaces: func() (map[string]program.Interface, error) {
+			Cluster: server, PodInterfaces: func([]program.Container) {}, Interfaces: func() (map[string]program.Interface, error) {
 				v.mu.Lock()
 				defer v.mu.Unlock()
 				v.reads++
@@ -561,6 +581,117 @@ func TestConfirmedProgramStays(t *testing.T) {
 	})
 }
 
+// What was confirmed of a version stays attached although another part of it can't be loaded. A rollback doesn't try that.
+func TestConfirmedPartStaysBesideAFailingLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		loads := v.refuse()
+		app := twoLoads(1, "/opt/app.o", "refused", "eth0", late)
+		v.attempt(app)
+		v.settle()
+		part := v.links()
+		v.appears(10 * confirmLimit)
+		v.attempt(app)
+		before := loads.Load()
+		v.await("undone", 2*confirmLimit, func() bool { return v.links()[late] == "" })
+		<-time.After(confirmLimit)
+		if is := v.links(); !maps.Equal(is, part) || loads.Load() != before {
+			t.Errorf("after %d Loads, attached are %v, and before %v", loads.Load()-before, is, part)
+		}
+	})
+}
+
+// discoveredTwice returns an application with two programs of one function, which discover the same interfaces of the node: the first
+// one through pods. A third one is never attached.
+func discoveredTwice() *v1alpha1.BpfApplication {
+	app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app", UID: "uid", Generation: 1}}
+	app.Spec.ByteCode.Path = new("/opt/app.o")
+	for _, containers := range []*v1alpha1.ContainerSelector{{}, nil} {
+		member := tcx("good", v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{
+			InterfaceAutoDiscovery: new(true), AllowedInterfaces: []string{"eth0", late},
+		}}).Spec.TcxProgramInfo
+		member.Containers = containers
+		app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: &member})
+	}
+	never := tcx("other", named("never")).Spec.TcxProgramInfo
+	app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: &never})
+	return app
+}
+
+// Two programs of an application can have one link. Where it was confirmed, it stays for the second one, whether the first one is
+// unknown, because that selects pods, or doesn't want it anymore.
+func TestConfirmedPartOfTwoPrograms(t *testing.T) {
+	for name, outage := range map[string]time.Duration{"in a rollback": 10 * confirmLimit, "without the pod": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newVictim(t, confirmLimit)
+				v.hosts()
+				app := discoveredTwice()
+				v.attempt(app)
+				v.settle()
+				part := v.links()
+				v.appears(outage)
+				v.attempt(app)
+				v.await("undone", 2*confirmLimit, func() bool { return v.links()[late] == "" })
+				<-time.After(confirmLimit)
+				if outage == 0 {
+					v.hasPods(program.Container{Namespace: "a", Pod: "web", PodUID: "2", Sandbox: "s2", NetNS: "/proc/1/ns/net"})
+					v.attempt(app)
+				}
+				if is := v.links(); !maps.Equal(is, part) || len(part) != 1 {
+					t.Errorf("attached are %v, and before %v", is, part)
+				}
+			})
+		})
+	}
+}
+
+// A program that shares maps is rolled back although it isn't known anymore with which program. What was confirmed of the same version
+// stays attached.
+func TestRollbackWithSharedMaps(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second *v1alpha1.TcxProgram
+		stays         bool
+	}{
+		"the rest of the version": {versionAt(1, "good", "eth0", late), versionAt(1, "good", "eth0", late), true},
+		"a later version":         {versionAt(1, "good", "eth0"), versionAt(2, "good", "eth0", late), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newVictim(t, confirmLimit)
+				v.daemon.PinnedByName = true
+				v.attempt(&v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "owner", UID: "owner"}, Spec: tcx("owner", named("eth1")).Spec})
+				read := func(id uint32) {
+					v.shared.Store(id)
+					if err := v.reconciler.reports.Read(t.Context(), program.Key{Kind: kind, Name: "owner"}, "owner"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				read(v.daemon.Programs()[0].ID)
+				for _, o := range []*v1alpha1.TcxProgram{c.first, c.second} {
+					o.Spec.MapOwnerSelector.MatchLabels = shared
+				}
+				v.attempt(c.first)
+				v.settle()
+				want := v.links()
+				v.appears(10 * confirmLimit)
+				v.attempt(c.second)
+				if _, there := v.links()[late]; !there || len(want) != 2 {
+					t.Fatalf("attached are %v, and before %v", v.links(), want)
+				}
+				read(0)
+				<-time.After(3 * confirmLimit)
+				if !c.stays {
+					delete(want, "eth0")
+				}
+				if is := v.links(); !maps.Equal(is, want) {
+					t.Errorf("attached are %v, want %v", is, want)
+				}
+			})
+		})
+	}
+}
+
 // A pass that attaches the rest of a version can be interrupted by the rollback of another object. The rest is tried nevertheless.
 func TestRestOfAnInterruptedPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -655,11 +786,16 @@ func (v *victim) hosts() {
 	planner.cluster.Watch(v.t.Context(), cluster.PodKind, toolscache.ResourceEventHandlerFuncs{}, func() { close(listed) })
 	planner.cluster.Kinds.Open(cluster.PodKind)
 	<-listed
-	pods := []program.Container{
-		{Namespace: "a", Pod: "proxy", PodUID: "1", Sandbox: "s1", HostNetwork: true},
-		{Namespace: "a", Pod: "web", PodUID: "2", Sandbox: "s2", NetNS: "/proc/1/ns/net"},
-	}
-	planner.facts.containers = newSnapshot("containers", &planner.facts.moments,
+	v.hasPods(
+		program.Container{Namespace: "a", Pod: "proxy", PodUID: "1", Sandbox: "s1", HostNetwork: true},
+		program.Container{Namespace: "a", Pod: "web", PodUID: "2", Sandbox: "s2", NetNS: "/proc/1/ns/net"},
+	)
+}
+
+// hasPods has pods on the node.
+func (v *victim) hasPods(pods ...program.Container) {
+	facts := v.reconciler.planner.facts
+	facts.containers = newSnapshot("containers", &facts.moments,
 		func(context.Context) ([]program.Container, error) { return pods, nil },
 		func(context.Context, []program.Container, []program.Container, moment) {})
 }
@@ -795,37 +931,46 @@ func TestGoingBackWhileContainersAreUnknown(t *testing.T) {
 	})
 }
 
+// twoLoads returns a version of an application with two Loads. The second one is for a target.
+func twoLoads(generation int64, file, target string, names ...string) *v1alpha1.BpfApplication {
+	app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app", UID: "uid", Generation: generation}}
+	app.Spec.ByteCode.Path = &file
+	network := tcx("good", named(names...)).Spec.TcxProgramInfo
+	app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: &network})
+	for _, function := range []string{"f1", target} {
+		f := v1alpha1.FentryProgramInfo{}
+		f.BpfFunctionName, f.FunctionName = "trace", function
+		app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeFentry, Fentry: &f})
+	}
+	return app
+}
+
+// refuse has the daemon refuse the Load for the target refused. It returns the number of such Loads.
+func (v *victim) refuse() *atomic.Int32 {
+	var loads atomic.Int32
+	v.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
+		in, ok := request.(*gobpfman.LoadRequest)
+		if ok && !done && slices.ContainsFunc(in.GetInfo(), func(i *gobpfman.LoadInfo) bool { return i.GetInfo().GetFentryLoadInfo().GetFnName() == "refused" }) {
+			loads.Add(1)
+			return status.Error(codes.Aborted, "no such function")
+		}
+		return nil
+	})
+	return &loads
+}
+
 // A version of which programs of the one before run beside isn't confirmed completely by the next one.
 func TestPartBesideTheVersionBefore(t *testing.T) {
-	app := func(generation int64, file, target string, names ...string) *v1alpha1.BpfApplication {
-		app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app", UID: "uid", Generation: generation}}
-		app.Spec.ByteCode.Path = &file
-		network := tcx("good", named(names...)).Spec.TcxProgramInfo
-		app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: &network})
-		for _, function := range []string{"f1", target} {
-			f := v1alpha1.FentryProgramInfo{}
-			f.BpfFunctionName, f.FunctionName = "trace", function
-			app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeFentry, Fentry: &f})
-		}
-		return app
-	}
 	synctest.Test(t, func(t *testing.T) {
 		v := newVictim(t, confirmLimit)
-		var loads atomic.Bool
-		v.daemon.SetFault(func(_ string, request proto.Message, done bool) error {
-			in, ok := request.(*gobpfman.LoadRequest)
-			if ok && !done && !loads.Load() && slices.ContainsFunc(in.GetInfo(), func(i *gobpfman.LoadInfo) bool { return i.GetInfo().GetFentryLoadInfo().GetFnName() == "refused" }) {
-				return status.Error(codes.Aborted, "no such function")
-			}
-			return nil
-		})
-		v.attempt(app(1, "/opt/before.o", "f3", "eth0"))
+		v.refuse()
+		v.attempt(twoLoads(1, "/opt/before.o", "f3", "eth0"))
 		v.settle()
-		part := app(2, "/opt/app.o", "refused", "eth0", late)
+		part := twoLoads(2, "/opt/app.o", "refused", "eth0", late)
 		v.attempt(part)
 		v.settle()
-		v.attempt(app(3, "/opt/other.o", "f4", "eth0", late))
-		loads.Store(true)
+		v.attempt(twoLoads(3, "/opt/other.o", "f4", "eth0", late))
+		v.daemon.SetFault(nil)
 		v.attempt(part)
 		v.appears(0)
 		v.attempt(part)

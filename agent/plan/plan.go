@@ -89,17 +89,21 @@ func (p Plan) AttachedOnNode(actual []daemon.Program) []program.Place {
 	for n, load := range p.Loads {
 		for function, loaded := range p.Present(n, actual) {
 			links := sets.New(slices.Collect(maps.Values(loaded.Links))...)
-			for _, user := range load.Users(function) {
+			users := load.Users(function)
+			for _, user := range users {
 				for _, point := range user.Points {
-					if point.OnNode() && links.Has(LinkOf(point)) {
-						places = append(places, program.Place{Member: user.ID, Point: point.Name})
+					if !point.OnNode() || !links.Has(LinkOf(point)) {
+						continue
+					}
+					for _, also := range users {
+						places = append(places, also.Place(point))
 					}
 				}
 			}
 		}
 	}
 	slices.SortFunc(places, program.Place.Compare)
-	return places
+	return slices.Compact(places)
 }
 
 // Confine has programs attached at certain places only, as far as they can cut off the node. Instead is the reason why they
@@ -119,13 +123,20 @@ func (p *Plan) Confine(places []program.Place, instead error) {
 
 // Stay has links on the node stay at certain places only, if it isn't known whether a program wants them. Without it, they stay
 // everywhere.
-func (p *Plan) Stay(places []program.Place) {
-	for n := range p.Loads {
-		for i := range p.Loads[n].Programs {
-			member := p.Loads[n].Programs[i].Member
-			p.Loads[n].Programs[i].stays = func(link daemon.Link) bool {
-				return !member.OnNode(link.Point) || slices.Contains(places, program.Place{Member: member.ID, Point: link.Point})
+func (p *Plan) Stay(places []program.Place, node program.Node) {
+	certain := sets.New(places...)
+	node.Hosted = true
+	for _, load := range p.Loads {
+		for i := range load.Programs {
+			member, staying := load.Programs[i].Member, sets.New[daemon.Link]()
+			points, _ := member.AttachPoints(node) // the plan has the problem
+			for _, point := range points {
+				earlier := program.Place{Member: member.ID, Point: point.Name}
+				if point.OnNode() && certain.HasAny(append(load.Places(member.LoadInfo().GetName(), point), earlier)...) {
+					staying.Insert(LinkOf(point))
+				}
 			}
+			load.Programs[i].stays = func(link daemon.Link) bool { return !member.OnNode(link.Point) || staying.Has(link) }
 		}
 	}
 }
@@ -162,10 +173,11 @@ func (l Load) leads(function string, link daemon.Link, certain func(program.Atta
 	})
 }
 
-// Places returns the places of a function's attach point. There are several if several programs have it.
+// Places returns the places that can stand for a function's attach point in a record, also in one of an earlier version of bpfman.
 func (l Load) Places(function string, point program.AttachPoint) []program.Place {
 	var places []program.Place
 	for _, user := range l.Users(function) {
+		places = append(places, user.Place(point))
 		if user.Wants(LinkOf(point)) {
 			places = append(places, program.Place{Member: user.ID, Point: point.Name})
 		}
@@ -250,6 +262,34 @@ type MapOwner struct {
 
 // Want returns the plan for an owner's programs.
 func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
+	return want(owner, node, func(selector metav1.LabelSelector, _ string) (uint32, *Blocked) {
+		return resolve(owner, selector, mapOwners)
+	})
+}
+
+// WantLoaded returns the plan for an owner's programs without those that aren't loaded. These share maps with the programs that they share
+// them with now.
+func WantLoaded(owner program.Owner, node program.Node, actual []daemon.Program) Plan {
+	p := want(owner, node, func(_ metav1.LabelSelector, function string) (uint32, *Blocked) {
+		for _, a := range slices.Backward(actual) {
+			if a.OwnerUID == string(owner.UID) && a.Function == function && a.MapOwnerID != nil {
+				return *a.MapOwnerID, nil
+			}
+		}
+		return 0, &Blocked{}
+	})
+	all := p
+	p.Loads, p.Blocked = nil, nil
+	for n, load := range all.Loads {
+		if all.Present(n, actual) != nil {
+			p.Loads = append(p.Loads, load)
+		}
+	}
+	return p
+}
+
+// want returns the plan for an owner's programs, of which some share the maps of others.
+func want(owner program.Owner, node program.Node, sharing func(_ metav1.LabelSelector, function string) (uint32, *Blocked)) Plan {
 	p := Plan{UID: owner.UID}
 	for _, member := range owner.Members {
 		if incomplete := member.Incomplete(); incomplete != "" {
@@ -258,7 +298,7 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 		}
 		var mapOwner *uint32
 		if selector := member.MapOwner(); selector != nil {
-			id, blocked := resolve(owner, *selector, mapOwners)
+			id, blocked := sharing(*selector, member.LoadInfo().GetName())
 			if blocked != nil {
 				blocked.Member = member
 				p.Blocked = append(p.Blocked, *blocked)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -490,9 +491,9 @@ func TestAttachedOnNode(t *testing.T) {
 	node := program.Node{Interfaces: map[string]program.Interface{"eth0": {Index: 2}}, Containers: []program.Container{pod}}
 	for name, test := range map[string]struct {
 		owner program.Owner
-		want  []program.Place
+		want  []string
 	}{
-		"on an interface of the node": {flows(false), []program.Place{{Point: "eth0 ingress"}}},
+		"on an interface of the node": {flows(false), []string{"eth0 ingress"}},
 		"in a pod":                    {flows(true), nil},
 		"at a tracepoint":             {application(t, "f a/x"), nil},
 	} {
@@ -503,8 +504,12 @@ func TestAttachedOnNode(t *testing.T) {
 		}
 		settle(t, i, test.owner, p)
 		actual := i.Of(test.owner.Key)
-		if got := p.AttachedOnNode(actual); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v", name, got)
+		var got []string
+		for _, place := range p.AttachedOnNode(actual) {
+			got = append(got, place.Point)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q", name, got)
 		}
 		for id := range actual[0].Links {
 			delete(actual[0].Links, id)
@@ -527,7 +532,11 @@ func TestConfine(t *testing.T) {
 		return Program{Member: m, Points: points}
 	}
 	at := func(name, digest, netns string, lack error) program.AttachPoint {
-		info := &gobpfman.XDPAttachInfo{Iface: name}
+		priority, err := strconv.ParseInt(digest, 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info := &gobpfman.XDPAttachInfo{Iface: name, Priority: int32(priority)}
 		if netns != "" {
 			info.Netns = &netns
 		}
@@ -539,9 +548,6 @@ func TestConfine(t *testing.T) {
 		member("b", "f", at("eth1", "1", "", nil), at("eth0", "2", "", nil)), // the link to eth1 is that of a, the one to eth0 isn't
 		member("c", "g", at("eth0", "1", "", nil)),
 	}}}}
-	if got := p.Loads[0].Places("f", p.Loads[0].Programs[0].Points[1]); !slices.Equal(got, []program.Place{{Member: "a", Point: "eth1"}, {Member: "b", Point: "eth1"}}) {
-		t.Errorf("the places of a link that two programs have are %v", got)
-	}
 	links := map[string]map[uint32]daemon.Link{"f": {}, "g": {}}
 	for _, wanted := range p.Loads[0].Programs {
 		for _, point := range wanted.Points {
@@ -552,7 +558,8 @@ func TestConfine(t *testing.T) {
 		}
 	}
 	actual := []daemon.Program{{ID: 1, OwnerUID: "uid", LoadID: "id", Function: "f", Links: links["f"]}, {ID: 2, OwnerUID: "uid", LoadID: "id", Function: "g", Links: links["g"]}}
-	p.Confine([]program.Place{{Member: "a", Point: "eth0"}, {Member: "b", Point: "eth1"}}, undone)
+	// One place is from a record of an earlier version.
+	p.Confine([]program.Place{p.Loads[0].Programs[0].Place(p.Loads[0].Programs[0].Points[0]), {Member: "b", Point: "eth1"}}, undone)
 	var steps []string
 	for _, step := range p.Diff(actual) {
 		switch step.Op {
@@ -573,34 +580,39 @@ func TestConfine(t *testing.T) {
 
 // If it isn't known which pods have the network of the node, links at its interfaces stay at certain places only.
 func TestStay(t *testing.T) {
-	member := func(id string, problem error) Program {
-		o := &v1alpha1.XdpProgram{}
-		o.Spec.BpfFunctionName = "f"
-		m := program.OwnerOf("XdpProgram", o).Members[0]
-		m.ID = id
-		return Program{Member: m, Problem: problem}
+	inPods := func(priorities ...int32) program.Owner {
+		app := &v1alpha1.BpfApplication{}
+		app.UID = "uid-1"
+		for _, priority := range priorities {
+			xdp := &v1alpha1.XdpProgramInfo{InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0", "eth1"}}, Priority: priority, Containers: &v1alpha1.ContainerSelector{}}
+			xdp.BpfFunctionName = "f"
+			app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeXDP, XDP: xdp})
+		}
+		return program.OwnerOf("BpfApplication", app)
 	}
-	offline := errors.New("containers are unknown")
-	link := func(name string) daemon.Link { return daemon.Link{Point: name, Digest: "1"} }
-	links := map[uint32]daemon.Link{1: link("eth0"), 2: link("eth1"), 3: link("eth2"), 4: link("eth1 in pod a/eth0"), 5: link("eth2 in pod a/b")}
-	places := []program.Place{{Member: "a", Point: "eth0"}, {Member: "b", Point: "eth1"}, {Member: "c", Point: "eth2"}}
+	unknown := program.Node{ContainersErr: errors.New("containers are unknown")}
+	both := Want(inPods(1, 2), program.Node{Hosted: true}, nil).Loads[0].Programs
+	first, second := both[0].Points, both[1].Points
+	links := map[uint32]daemon.Link{1: LinkOf(first[0]), 2: LinkOf(first[1]), 3: LinkOf(second[0]), 4: {Point: "eth1 in pod a/b", Digest: "1"}}
 	for name, c := range map[string]struct {
-		programs []Program
-		confined bool
+		owner    program.Owner
+		node     program.Node
+		places   []program.Place
 		detached []uint32
 	}{
-		"anywhere":                  {[]Program{member("a", offline)}, false, nil},
-		"one program":               {[]Program{member("a", offline)}, true, []uint32{2, 3}},
-		"several with the function": {[]Program{member("a", offline), member("b", offline)}, true, []uint32{3}},
-		"all are known":             {[]Program{member("a", nil)}, true, []uint32{1, 2, 3, 4, 5}},
+		"anywhere":                       {inPods(1), unknown, nil, nil},
+		"where it was confirmed":         {inPods(1), unknown, []program.Place{both[0].Place(first[0])}, []uint32{2, 3}},
+		"another program in the place":   {inPods(2, 1), unknown, []program.Place{both[1].Place(second[0])}, []uint32{1, 2}},
+		"in a record of another version": {inPods(1), unknown, []program.Place{{Member: both[0].ID, Point: "eth0"}}, []uint32{2, 3}},
+		"no pods":                        {inPods(1), program.Node{}, []program.Place{both[0].Place(first[0])}, []uint32{1, 2, 3, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := Plan{UID: "uid", Loads: []Load{{ID: "id", Functions: []*gobpfman.LoadInfo{{Name: "f"}}, Programs: c.programs}}}
-			if c.confined {
-				p.Stay(places)
+			p := Want(c.owner, c.node, nil)
+			if c.places != nil {
+				p.Stay(c.places, c.node)
 			}
 			var detached []uint32
-			for _, step := range p.Diff([]daemon.Program{{ID: 1, OwnerUID: "uid", LoadID: "id", Function: "f", Links: links}}) {
+			for _, step := range p.Diff([]daemon.Program{{ID: 1, OwnerUID: "uid-1", LoadID: p.Loads[0].ID, Function: "f", Links: links}}) {
 				if step.Op != OpDetach {
 					t.Errorf("%+v", step)
 				}

@@ -30,6 +30,8 @@ type Node struct {
 	// ContainersErr is the reason why they are unknown.
 	Containers    []Container
 	ContainersErr error
+	// Hosted means that each selector selects one pod instead, with the network of the node.
+	Hosted bool
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
 	// "*" for all.
 	UprobeNamespaces []string
@@ -88,7 +90,10 @@ type containerSelector struct {
 // match returns the selected containers and sandboxes whose state is known, and those whose state isn't. Pods that the
 // API server doesn't have are selected for cluster-scoped programs only.
 func (s *containerSelector) match(n Node) (found, unknown []Container, err error) {
-	if n.ContainersErr != nil {
+	switch {
+	case n.Hosted:
+		return []Container{{HostNetwork: true}}, nil, nil
+	case n.ContainersErr != nil:
 		return nil, nil, &AbsentError{n.ContainersErr.Error()}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&s.Pods)

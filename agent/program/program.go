@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -128,17 +129,34 @@ type AttachPoint struct {
 	Digest string
 }
 
-// Place identifies an attach point of an object's version. Unlike a Digest, it stays the same when the node restarts, and when
-// an interface disappears and appears again.
+// Place identifies an attach point of what is loaded for an object's version. Unlike a Digest, it stays the same when the node
+// restarts, and when an interface disappears and appears again. Members that share a loaded program share its places too.
 type Place struct {
-	// Member is the ID of the program, and Point is the name of its attach point.
+	// Point is the name of the attach point.
+	Point string `json:"point"`
+	// Link is a hash of what is loaded, and how it is attached. An earlier version of bpfman recorded the ID of one of the
+	// program's members instead.
+	Link   string `json:"link,omitempty"`
 	Member string `json:"member,omitempty"`
-	Point  string `json:"point"`
 }
 
 // Compare orders places.
 func (p Place) Compare(other Place) int {
-	return cmp.Or(strings.Compare(p.Member, other.Member), strings.Compare(p.Point, other.Point))
+	return cmp.Or(strings.Compare(p.Point, other.Point), strings.Compare(p.Link, other.Link), strings.Compare(p.Member, other.Member))
+}
+
+// Place returns the place of an attach point on the node, which can be that of another member with the same function.
+func (m Member) Place(point AttachPoint) Place {
+	b, _ := json.Marshal([]any{m.MapOwner(), deterministic(m.LoadInfo()), deterministic(point.Info)}) //nolint:errchkjson // strings and bytes can always be encoded
+	sum := sha256.Sum256(b)
+	return Place{Point: point.Name, Link: hex.EncodeToString(sum[:8])}
+}
+
+// deterministic returns the encoding of a message, which is the same each time.
+func deterministic(m proto.Message) []byte {
+	// Marshal only fails for invalid UTF-8, which the API server rejects, and which is a problem in names of interfaces.
+	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	return b
 }
 
 // Process is a process of a container or a sandbox.
@@ -194,9 +212,7 @@ func (p AttachPoint) OnNode() bool {
 // and containers by their ID. If it changes, the object that the link was
 // attached to no longer exists. If the name of the hook has a problem, nothing is attached there.
 func newAttachPoint(name string, info *gobpfman.AttachInfo, instance string) AttachPoint {
-	// Marshal only fails for invalid UTF-8, which the API server rejects, and which is a problem in names of interfaces.
-	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(info)
-	sum := sha256.Sum256(append(b, "\x00"+instance...))
+	sum := sha256.Sum256(append(deterministic(info), "\x00"+instance...))
 	point := AttachPoint{Name: name, Info: info, Digest: hex.EncodeToString(sum[:8])}
 	if problem := HookOf(info).Problem(); problem != "" {
 		point.Lack, point.Withdrawn = errors.New(problem), true
