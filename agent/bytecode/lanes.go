@@ -107,15 +107,18 @@ func (l *lanes) reconsider() {
 func (l *lanes) runIn(ctx context.Context, n int, p *place, r reading) (done bool, next int) {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	start, ended := time.Now(), make(chan struct{})
+	start, ended, whole := time.Now(), make(chan struct{}), false
 	go func() {
 		defer close(ended)
 		r.read(reading)
+		whole = reading.Err() == nil
 	}()
-	giveUp := func() {
+	// giveUp returns true if the read ended by itself just before that.
+	giveUp := func() bool {
 		stop()
 		<-ended
 		l.lanes[n].places.release(p)
+		return whole
 	}
 	for {
 		var over <-chan time.Time
@@ -130,8 +133,7 @@ func (l *lanes) runIn(ctx context.Context, n int, p *place, r reading) (done boo
 			}
 			return true, n
 		case <-p.wanted:
-			giveUp()
-			return false, n
+			return giveUp(), n
 		case <-over:
 		}
 		l.hosts.Add(r.host, n+1)
@@ -140,8 +142,7 @@ func (l *lanes) runIn(ctx context.Context, n int, p *place, r reading) (done boo
 			following = l.lanes[n+1].places.tryAcquire(r.namespaces)
 		}
 		if following == nil {
-			giveUp()
-			return false, n + 1
+			return giveUp(), n + 1
 		}
 		l.lanes[n].places.release(p)
 		n, p = n+1, following

@@ -142,6 +142,30 @@ func TestSlowHosts(t *testing.T) {
 	}
 }
 
+// A read that ends just as it has to make room isn't repeated.
+func TestEndsAsItMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		for range maxMiddle {
+			l.lanes[1].places.tryAcquire(func() []string { return []string{"b"} })
+		}
+		reads := 0
+		r := of("a", "h", func(ctx context.Context) {
+			reads++
+			taking(slice + lan)(ctx)
+		})
+		r.leave = func() bool {
+			<-time.After(2 * lan)
+			return true
+		}
+		ctx, stop := context.WithTimeout(t.Context(), timeout)
+		defer stop()
+		if err := l.run(ctx, r); err != nil || reads != 1 {
+			t.Errorf("%d reads, %v", reads, err)
+		}
+	})
+}
+
 // A host whose last image was slow stays in the slow lane until one is fast.
 func TestHostsThatBecomeFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
