@@ -89,7 +89,7 @@ func (c *Changes) Open(dir, proc string) error {
 			c.records[key] = record{r.Confirmed, r.Tried.resumed(time.Now(), c.Uptime(), c.boot, c.Limit)}
 			c.resumed = c.resumed || r.open()
 		default:
-			err = errors.Join(err, c.put(key, record{Confirmed: cmp.Or(r.running(), r.before())}))
+			err = errors.Join(err, c.put(key, record{Confirmed: cmp.Or(r.before(), r.running())}))
 		}
 	}
 	return err

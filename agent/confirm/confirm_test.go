@@ -732,6 +732,26 @@ func TestAttachedInParts(t *testing.T) {
 	}
 }
 
+// A part that was confirmed beside the version before isn't the whole version after a start without a time limit.
+func TestPartWithoutLimit(t *testing.T) {
+	node(t, func(w *world) {
+		w.attach(w.version("good"), "d1")
+		w.pass(limit)
+		v := w.version("parts")
+		w.attempt(v, "d2", Pass{Attached: true, Added: true})
+		w.pass(limit)
+		for _, w.limit = range []time.Duration{0, limit} {
+			w.crash()
+		}
+		w.responds = func() Response { return Silent }
+		w.attach(v, "d2")
+		w.pass(2 * limit)
+		if len(w.undone) != 1 || w.undone[0] != "good of d1" {
+			t.Errorf("undone %q", w.undone)
+		}
+	})
+}
+
 // What was confirmed of a version is what runs again after the next one.
 func TestPartRunsAgain(t *testing.T) {
 	node(t, func(w *world) {
