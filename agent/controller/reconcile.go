@@ -273,14 +273,18 @@ func later(err error) (time.Duration, error) {
 	return retry, nil
 }
 
-// isAttached reports whether the daemon has all wanted programs and links of an object on this node.
+// isAttached reports whether the daemon has all wanted programs and links of an object on this node, except those that were undone.
 func (r *reconciler) isAttached(ctx context.Context, key program.Key) bool {
 	a, err := r.assignments.of(ctx, key)
 	if err != nil || a.held || a.owner == nil {
 		return err == nil && !a.held
 	}
-	want, err := r.planner.plan(ctx, *a.owner, change{})
-	return err == nil && want.Problems() == nil && len(want.Diff(r.inventory.Of(key))) == 0
+	var c change
+	if rollback := r.changes.Rollback(key, a.version); rollback != nil && rollback.Rest {
+		c.confined = undone(rollback)
+	}
+	want, err := r.planner.plan(ctx, *a.owner, c)
+	return err == nil && want.Problems() == nil && !slices.ContainsFunc(want.Diff(r.inventory.Of(key)), func(s plan.Step) bool { return !report.IsUndone(s.Point.Lack) })
 }
 
 // ensureInventory lists the daemon's programs if they aren't known. It enqueues their

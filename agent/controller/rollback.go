@@ -173,7 +173,7 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 		if !rollback.Rest {
 			return r.runPrevious(ctx, key, a, rollback)
 		}
-		c.confined = &confined{rollback.Previous.Places, &report.UndoneError{Message: rollback.Message}}
+		c.confined = undone(rollback)
 	}
 	if a.previous {
 		c.earlier.Image = r.changes.Image(key, version)
@@ -196,7 +196,7 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 	places := want.AttachedOnNode(actual)
 	result := confirm.Pass{
 		Attached: len(places) > 0, Added: r.added(key, before),
-		Complete: outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0, Record: a.governed,
+		Complete: c.confined == nil && outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0, Record: a.governed,
 	}
 	if want.Alone(actual) {
 		result.Places, result.Replaced = places, want.Problems() == nil && len(outcome.Removals) == 0
@@ -206,6 +206,11 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 		err = &waitingError{r.changes.Limit}
 	}
 	return want, outcome, again, err
+}
+
+// undone has a version attached only where it was confirmed, because the rest of it was undone.
+func undone(rollback *confirm.Rollback) *confined {
+	return &confined{rollback.Previous.Places, &report.UndoneError{Message: rollback.Message}}
 }
 
 // added reports whether an owner's programs may have links that they didn't have before.

@@ -160,6 +160,17 @@ type victim struct {
 	reads int
 }
 
+// openChanges returns Changes without records.
+func openChanges(tb testing.TB, limit time.Duration) *confirm.Changes {
+	tb.Helper()
+	changes, proc := &confirm.Changes{Limit: limit}, tb.TempDir()
+	random := filepath.Join(proc, "sys/kernel/random")
+	if err := errors.Join(os.MkdirAll(random, 0o700), os.WriteFile(filepath.Join(random, "boot_id"), []byte("boot"), 0o600), changes.Open(tb.TempDir(), proc)); err != nil {
+		tb.Fatal(err)
+	}
+	return changes
+}
+
 func newVictim(tb testing.TB, limit time.Duration) *victim {
 	tb.Helper()
 	var shared atomic.Uint32
@@ -177,7 +188,8 @@ func newVictim(tb testing.TB, limit time.Duration) *victim {
 		v.interfaces[fmt.Sprintf("eth%d", n)] = program.Interface{Index: n + 1}
 	}
 	reports := &record.Reports{Cluster: server, NodeName: "node", Changed: func() {}}
-	changes := &confirm.Changes{Limit: limit, Ask: v.ask}
+	changes := openChanges(tb, limit)
+	changes.Ask = v.ask
 	v.reconciler = &reconciler{
 		queue: newQueue("programs", nil, nil), reports: reports, inventory: inventory, changes: changes,
 		planner: planner{cluster: server, reports: reports, nodeName: "node", starts: newStarts(false), facts: newFacts(Options{
@@ -193,11 +205,6 @@ func newVictim(tb testing.TB, limit time.Duration) *victim {
 	}
 	tb.Cleanup(v.reconciler.queue.ShutDown)
 	changes.Undo, changes.Changed = v.reconciler.undo, func(program.Key) {}
-	proc := tb.TempDir()
-	random := filepath.Join(proc, "sys/kernel/random")
-	if err := errors.Join(os.MkdirAll(random, 0o700), os.WriteFile(filepath.Join(random, "boot_id"), []byte("boot"), 0o600), changes.Open(tb.TempDir(), proc)); err != nil {
-		tb.Fatal(err)
-	}
 	go func() { _ = changes.Run(tb.Context()) }()
 	return v
 }
@@ -690,6 +697,47 @@ func TestRollbackWithSharedMaps(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A part of a version that was undone isn't tried again and again, and nothing waits for it.
+func TestRefusedRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &apiServer{lists: map[string]string{"tcxprograms": `{"metadata":{"name":"firewall","uid":"uid"},"spec":{"bpffunctionname":"f","direction":"ingress",
+			"priority":50,"interfaceselector":{"interfaces":["eth0","late"]},"bytecode":{"path":"/object.o"},"nodeselector":{}}}`}}
+		changes := openChanges(t, confirmLimit)
+		var reads atomic.Int32
+		h, stop := startController(t, server, func(o *Options) {
+			o.Changes = changes
+			interfaces := o.Interfaces
+			o.Interfaces = func() (map[string]program.Interface, error) {
+				reads.Add(1)
+				return interfaces()
+			}
+		})
+		defer stop()
+		changes.Ask = func(context.Context) confirm.Response {
+			if h.links() > 1 {
+				return confirm.Silent
+			}
+			return confirm.Responded
+		}
+		go func() { _ = changes.Run(t.Context()) }()
+		within(t, time.Minute, "attached to eth0", func() bool { return h.links() == 1 })
+		<-time.After(2 * confirmLimit)
+		key := program.Key{Kind: kind, Name: "firewall"}
+		if h.reconciler.isAttached(t.Context(), key) {
+			t.Error("it counts as attached while an interface is missing")
+		}
+		h.appears(t.Context(), late)
+		within(t, time.Minute, "attached to both", func() bool { return h.links() == 2 })
+		within(t, 2*confirmLimit, "undone", func() bool { return h.links() == 1 })
+		<-time.After(2 * confirmLimit)
+		before := reads.Load()
+		<-time.After(time.Hour)
+		if n := reads.Load() - before; n > 1 || !h.reconciler.isAttached(t.Context(), key) {
+			t.Errorf("%d passes; it counts as attached: %t", n, h.reconciler.isAttached(t.Context(), key))
+		}
+	})
 }
 
 // A pass that attaches the rest of a version can be interrupted by the rollback of another object. The rest is tried nevertheless.

@@ -107,8 +107,8 @@ func waits(want plan.Plan, function string, outcome report.Outcome) bool {
 			return true
 		}
 	}
-	for at := range outcome.Attaches {
-		if at.Function == function {
+	for at, err := range outcome.Attaches {
+		if at.Function == function && !report.IsUndone(err) {
 			return true
 		}
 	}

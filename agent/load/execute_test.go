@@ -290,3 +290,25 @@ func TestWithdraw(t *testing.T) {
 		})
 	}
 }
+
+// The programs of a former daemon stay until everything is attached in their place. What was undone won't be.
+func TestWaits(t *testing.T) {
+	_, want := fromFile("/x.o", onInterface("eth0", ""))
+	function := want.Loads[0].Functions[0].GetName()
+	at := func(err error) report.Outcome {
+		return report.Outcome{Attaches: map[report.Attach]error{{Function: function}: fmt.Errorf("attach to eth0: %w", err)}}
+	}
+	for name, c := range map[string]struct {
+		outcome report.Outcome
+		waits   bool
+	}{
+		"nothing failed": {report.Outcome{}, false},
+		"a Load":         {report.Outcome{Loads: map[int]error{0: errors.New("refused")}}, true},
+		"an Attach":      {at(errors.New("no such device")), true},
+		"it was undone":  {at(&report.UndoneError{Message: "rolled back"}), false},
+	} {
+		if is := waits(want, function, c.outcome); is != c.waits {
+			t.Errorf("%s: waits is %t", name, is)
+		}
+	}
+}

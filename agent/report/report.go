@@ -72,6 +72,12 @@ type UndoneError struct{ Message string }
 
 func (e *UndoneError) Error() string { return e.Message }
 
+// IsUndone reports whether an error is an UndoneError. Such a place is decided, so a retry can't help, and nothing waits for it.
+func IsUndone(err error) bool {
+	undone := (*UndoneError)(nil)
+	return errors.As(err, &undone)
+}
+
 // BytecodeError is a failure to get the bytecode, before the daemon is called. It is Final if
 // a retry can't help until the object or the image changes.
 type BytecodeError struct {
@@ -82,7 +88,7 @@ type BytecodeError struct {
 func (e *BytecodeError) Error() string { return e.Err.Error() }
 func (e *BytecodeError) Unwrap() error { return e.Err }
 
-// Err joins all errors. It returns nil if there are none.
+// Err joins all errors except those about where a version is undone. It returns nil if there are none.
 func (o Outcome) Err() error {
 	var all []error
 	for _, n := range slices.Sorted(maps.Keys(o.Loads)) {
@@ -93,7 +99,9 @@ func (o Outcome) Err() error {
 			strings.Compare(a.Link.Point, b.Link.Point), strings.Compare(a.Link.Digest, b.Link.Digest))
 	})
 	for _, k := range keys {
-		all = append(all, o.Attaches[k])
+		if err := o.Attaches[k]; !IsUndone(err) {
+			all = append(all, err)
+		}
 	}
 	return errors.Join(append(all, o.Removals...)...)
 }
@@ -394,7 +402,7 @@ func loadedConditions(owner program.Owner, wanted plan.Program, loaded daemon.Pr
 		return stateOf(wanted.Problem).Conditions(v1alpha1.BpfProgCondNotLoaded.Condition(wanted.Problem.Error()))
 	case len(failed) > 0:
 		condition := v1alpha1.BpfProgCondNotLoaded
-		if undone := (*UndoneError)(nil); errors.As(errors.Join(failed...), &undone) {
+		if IsUndone(errors.Join(failed...)) {
 			condition = v1alpha1.BpfProgCondRolledBack
 		}
 		return stateOf(failed...).Conditions(condition.Condition(few(failed)))

@@ -504,6 +504,7 @@ func TestOutcomeJoinsItsErrors(t *testing.T) {
 		Attaches: map[Attach]error{
 			{0, "g", daemon.Link{Point: "a"}}: errors.New("attach g"), {0, "f", daemon.Link{Point: "b"}}: errors.New("attach f b"),
 			{0, "f", daemon.Link{Point: "a"}}: errors.New("attach f a"), {1, "e", daemon.Link{Point: "a"}}: errors.New("attach e"),
+			{0, "f", daemon.Link{Point: "c"}}: fmt.Errorf("attach f c: %w", &UndoneError{"rolled back"}), // it is decided
 		},
 		Removals: []error{errors.New("unload")},
 	}
