@@ -182,8 +182,8 @@ type Pass struct {
 	Places []program.Place
 }
 
-// End records that a pass over an object has ended. A complete version that isn't being tried is confirmed: it attached
-// nothing new.
+// End records that a pass over an object has ended. A complete version that isn't being tried is confirmed where it is attached: it
+// attached nothing new.
 func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 	if c.journal == nil {
 		return nil
@@ -215,8 +215,8 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 	case !pass.Attached && !pass.Record && r.Confirmed == nil && (!tried || !r.rest()):
 		return c.forget(key) // the trial of another version ends
 	}
-	if !pass.Attached {
-		v = r.unattached(v)
+	if !pass.Attached || c.Enabled() {
+		v = r.ran(v, pass)
 	}
 	if t == nil && r.Confirmed != nil && reflect.DeepEqual(*r.Confirmed, v) {
 		return nil

@@ -863,6 +863,13 @@ func TestRestIsUndone(t *testing.T) {
 			w.extend(v, "c", "c")
 			w.pass(2 * limit)
 		}, "part of d1 at a", "a", nil},
+		"nothing lacks for a while": {func(w *world, v Version) {
+			v.Image = bytecode.Image{Digest: "d1"}
+			w.succeed(w.changes.End(key, v, Pass{Attached: true, Complete: true, Places: placesOf("a")}))
+			w.responds = silent
+			w.extend(v, "b", "a b")
+			w.pass(2 * limit)
+		}, "part of d1 at a", "a", nil},
 		"a later version": {func(w *world, _ Version) {
 			w.responds = silent
 			w.attach(w.version("bad"), "d2")
@@ -1139,6 +1146,26 @@ func TestPlacesAreBounded(t *testing.T) {
 			t.Errorf("%s: %d places, want %d", name, len(got), len(c.want))
 		}
 	}
+}
+
+// A version with the links of one whose rollback failed isn't confirmed by that. The rollback goes on.
+func TestSameLinksWhileUndone(t *testing.T) {
+	node(t, func(w *world) {
+		w.attach(w.version("good"), "d1")
+		w.pass(limit)
+		w.responds = func() Response { return Silent }
+		w.failing = errors.New("connection refused")
+		w.attach(w.version("bad"), "d2")
+		w.pass(2 * limit)
+		v := w.version("restarted")
+		w.succeed(w.changes.End(key, v, Pass{Attached: true, Complete: true, Replaced: true}))
+		w.failing = nil
+		w.pass(2 * limit)
+		if len(w.undone) != 1 || w.undone[0] != "good of d1" {
+			t.Errorf("undone %q", w.undone)
+		}
+		w.runs(v, "the previous one")
+	})
 }
 
 // A reboot doesn't undo a version of which a part was confirmed.

@@ -318,30 +318,31 @@ func (r record) before() *Version {
 // Otherwise, it is as if none were tried.
 func (r record) replaced(now time.Time, v Version, pass Pass, limit time.Duration) (next record, decided bool) {
 	known := r.Confirmed != nil && r.Confirmed.id() == v.id()
+	attached := r.Tried.State == trying || r.Tried.State == undoing // its links can be
 	switch {
 	case !pass.Complete && !pass.Replaced: // something of the tried version can still be attached
 		return r, true
-	case known && (!r.Confirmed.Confined() || r.Tried.State != trying): // the object went back to it
+	case known && (!r.Confirmed.Confined() || !attached): // the object went back to it
 		v.Places, v.Unattached = r.Confirmed.Places, r.Confirmed.Unattached
 		return record{Confirmed: &v}, !pass.Complete
-	case r.Tried.State != trying:
+	case !attached:
 		return r, !pass.Complete
 	case !pass.Attached: // a response wouldn't be about the tried version anymore
 		return record{Confirmed: r.before()}, !pass.Complete
 	}
 	// The versions can have the same links, of which nothing is confirmed by the change from one to the other.
 	trial := *r.Tried
-	trial.Version, trial.Part, trial.added = Version{}, known, true
+	trial.State, trial.Version, trial.Part, trial.added = trying, Version{}, known, true
 	if known {
 		trial.Version = *r.Confirmed
 	}
 	return record{r.before(), trial.ended(now, v, pass, limit)}, true
 }
 
-// unattached returns a version that runs, and is attached nowhere now where it can cut off the node. Where it was confirmed before
-// stays known.
-func (r record) unattached(v Version) Version {
-	v.Places, v.Unattached = nil, true
+// ran returns a version after a pass that attached nothing new where it can cut off the node. Where it was confirmed before stays
+// known. Otherwise, that is where it is attached now.
+func (r record) ran(v Version, pass Pass) Version {
+	v.Places, v.Unattached = pass.Places[:min(len(pass.Places), mostPlaces)], !pass.Attached
 	for _, known := range []*Version{r.Confirmed, r.before()} {
 		if known != nil && known.id() == v.id() {
 			v.Places, v.Unattached = known.Places, known.Unattached

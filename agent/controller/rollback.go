@@ -193,13 +193,13 @@ func (r *reconciler) runOnce(ctx context.Context, key program.Key, a assignment)
 			version.Image = p.Image
 		}
 	}
-	places := want.AttachedOnNode(actual)
+	places, leaves := want.AttachedOnNode(actual), want.Leaves(actual)
 	result := confirm.Pass{
 		Attached: len(places) > 0, Added: r.added(key, before),
-		Complete: c.confined == nil && outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0, Record: a.governed,
+		Complete: c.confined == nil && outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0 && !leaves, Record: a.governed,
 	}
 	if want.Alone(actual) {
-		result.Places, result.Replaced = places, want.Problems() == nil && len(outcome.Removals) == 0
+		result.Places, result.Replaced = places, want.Problems() == nil && len(outcome.Removals) == 0 && !leaves
 	}
 	unrecorded(ctx, r.changes.End(key, version, result))
 	if a.governed && result.Complete && r.changes.Trying(key, version) {

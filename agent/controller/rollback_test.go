@@ -781,6 +781,29 @@ func TestInterfaceOfANewVersionAppears(t *testing.T) {
 	})
 }
 
+// A version that has the links of the one before, and selects an interface before it appears, isn't confirmed there by that.
+func TestInterfaceOfAVersionWithTheSameLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		v.attempt(versionAt(1, "good", "eth0"))
+		v.settle()
+		o := tcx("good", v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true), AllowedInterfaces: []string{"eth0", late}}})
+		o.Generation = 2
+		part := v.links()
+		v.attempt(o)
+		v.settle()
+		v.appears(0)
+		v.attempt(o)
+		if !v.isCut() {
+			t.Fatalf("attached are %v", v.links())
+		}
+		<-time.After(4 * confirmLimit)
+		if is := v.links(); !maps.Equal(is, part) {
+			t.Errorf("attached are %v, and before %v", is, part)
+		}
+	})
+}
+
 // A rollback to what was confirmed of a program isn't slower if the program is attached at many other places.
 func TestRollbackOfManyToAConfirmedPart(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -975,6 +998,40 @@ func TestGoingBackWhileContainersAreUnknown(t *testing.T) {
 		}
 		if v.isCut() {
 			t.Errorf("the node is still cut off: %q", v.attached("bad"))
+		}
+	})
+}
+
+// While a pod has no process, it isn't known whether the link of a change is still wanted when the object goes back to the version
+// before. So the change is undone.
+func TestGoingBackWhileAPodIsUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, confirmLimit)
+		v.hosts()
+		facts := v.reconciler.planner.facts
+		facts.podInterfaces = newSnapshot("interfaces", &facts.moments, func(context.Context) ([]program.Container, error) {
+			return []program.Container{
+				{Namespace: "a", Pod: "proxy", PodUID: "1", Sandbox: "s1", HostNetwork: true},
+				{Namespace: "a", Pod: "web", PodUID: "2", Sandbox: "s2", NetNS: "/run/netns/web", InterfacesErr: program.ErrUnseen},
+			}, nil
+		}, func(context.Context, []program.Container, []program.Container, moment) {})
+		version := func(generation int64, names ...string) *v1alpha1.TcxProgram {
+			o := tcx("good", v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true), AllowedInterfaces: names}})
+			o.Generation, o.Spec.Containers = generation, &v1alpha1.ContainerSelector{}
+			return o
+		}
+		v.attempt(version(1, "eth0"))
+		v.settle()
+		v.attempt(version(2, "eth0", "eth1"))
+		if !v.isCut() {
+			t.Fatalf("attached are %v", v.links())
+		}
+		for range 10 {
+			v.attempt(version(3, "eth0"))
+			<-time.After(confirmLimit / 3)
+		}
+		if v.isCut() {
+			t.Errorf("the node is still cut off: %v", v.links())
 		}
 	})
 }

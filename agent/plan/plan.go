@@ -150,6 +150,22 @@ func (p Plan) Alone(actual []daemon.Program) bool {
 	return left == 0
 }
 
+// Leaves reports whether a program keeps a link on the node that it isn't known to want.
+func (p Plan) Leaves(actual []daemon.Program) bool {
+	for n, load := range p.Loads {
+		for function, loaded := range p.Present(n, actual) {
+			users := load.Users(function)
+			for _, link := range loaded.Links {
+				onNode := slices.ContainsFunc(users, func(user Program) bool { return user.OnNode(link.Point) })
+				if onNode && !slices.ContainsFunc(users, func(user Program) bool { return user.Wants(link) }) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // Load is one Load call of the daemon, with functions that share their maps.
 type Load struct {
 	// ID is a hash of everything that requires a reload when it changes, except the map
