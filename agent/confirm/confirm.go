@@ -4,7 +4,6 @@
 package confirm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +88,7 @@ func (c *Changes) Open(dir, proc string) error {
 			c.records[key] = record{r.Confirmed, r.Tried.resumed(time.Now(), c.Uptime(), c.boot, c.Limit)}
 			c.resumed = c.resumed || r.open()
 		default:
-			err = errors.Join(err, c.put(key, record{Confirmed: cmp.Or(r.before(), r.running())}))
+			err = errors.Join(err, c.put(key, record{Confirmed: r.known()}))
 		}
 	}
 	return err
@@ -134,8 +133,7 @@ func (c *Changes) Begin(key program.Key, v Version, at ...program.Place) error {
 			next.Version, next.Part = *known, true
 			next.Version.Object = v.Object
 		}
-		// A part of which no place is known, because programs of the version before run beside it, isn't run instead of that one.
-		r = record{cmp.Or(r.before(), r.running()), next}
+		r = record{r.known(), next}
 	}
 	if r.Confirmed != nil && r.Confirmed.Object.Metadata.UID != v.Object.Metadata.UID {
 		r.Confirmed = nil // another object of this name, which had nothing to do with the programs of this one

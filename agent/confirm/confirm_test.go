@@ -752,16 +752,20 @@ func TestPartWithoutLimit(t *testing.T) {
 	})
 }
 
-// What was confirmed of a version is what runs again after the next one.
+// What was confirmed of a version is what runs again after the next one. If it isn't known where, it is attached nowhere on the node.
 func TestPartRunsAgain(t *testing.T) {
 	node(t, func(w *world) {
 		w.attempt(w.version("part"), "d1", Pass{Attached: true, Added: true})
 		w.pass(limit)
 		w.responds = func() Response { return Silent }
-		w.attach(w.version("bad"), "d2")
+		bad := w.version("bad")
+		w.attach(bad, "d2")
 		w.pass(limit + time.Second)
 		if len(w.undone) != 1 || w.undone[0] != "part of d1" {
 			w.t.Errorf("undone %q", w.undone)
+		}
+		if r := w.changes.Rollback(key, bad); r == nil || !r.Previous.Confined() {
+			w.t.Errorf("%+v", r)
 		}
 	})
 }

@@ -314,6 +314,17 @@ func (r record) before() *Version {
 	return r.Confirmed
 }
 
+// known returns the version that runs if a later one is undone, or nil. A part of which no place is known, because programs of another
+// version run beside it, isn't run instead of that one. If that wasn't confirmed either, the part is attached nowhere.
+func (r record) known() *Version {
+	if before := r.before(); before != nil || r.running() == nil {
+		return before
+	}
+	part := *r.running()
+	part.Unattached = true
+	return &part
+}
+
 // replaced returns the record after a pass over a version while another one is in the record as tried, and whether that is decided.
 // Otherwise, it is as if none were tried.
 func (r record) replaced(now time.Time, v Version, pass Pass, limit time.Duration) (next record, decided bool) {
