@@ -134,7 +134,7 @@ func (r *Links) decode(info *link.Info) (Link, bool) {
 	case info.RawTracepoint() != nil:
 		l.Attachment = Attachment{Type: rawTracepoint, Target: info.RawTracepoint().Name}
 	case info.Tracing() != nil:
-		l.Attachment = r.decodeTracing(info.Tracing())
+		l.Attachment = r.decodeTracing(info.Tracing(), loadedFor(l.Program))
 	case info.PerfEvent() != nil:
 		l.Attachment = decodePerfEvent(info.PerfEvent())
 	case info.Netfilter() != nil:
@@ -157,16 +157,20 @@ func count(n uint32, what string) string {
 	return strconv.FormatUint(uint64(n), 10) + " " + what + "s"
 }
 
-// decodeTracing decodes the target, which is a function of the kernel or of a program.
-// The kernel uses the same number for both, and the BTF object distinguishes them.
-func (r *Links) decodeTracing(info *link.TracingInfo) Attachment {
+// decodeTracing decodes the target, which is a function of the kernel or of a program. The kernel uses the same number for its
+// types and for a program, and both can exist. A program that traces another one wasn't loaded for types with this number, as
+// far as the kernel says what it was loaded for.
+func (r *Links) decodeTracing(info *link.TracingInfo, loadedFor function) Attachment {
 	a := Attachment{Type: AttachType(uint32(info.AttachType))}
 	object, typeID := info.TargetObjectId, uint32(info.TargetBtfId)
 	if info.AttachType == 0 {
 		a.Type = Freplace
-	} else if name, err := r.name(function{false, object, typeID}); !errors.Is(err, errNotKernel) {
-		a.Target = name // empty if it can't be read
-		return a
+	} else if loadedFor.typeID == 0 || loadedFor.object == object {
+		name, err := r.name(function{false, object, typeID})
+		if !errors.Is(err, errNotKernel) {
+			a.Target = name // empty if it can't be read
+			return a
+		}
 	}
 	a.TargetProgram = object
 	a.Target, _ = r.name(function{true, object, typeID}) // a program without BTF has no names

@@ -6,13 +6,14 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
-// Commands of bpf(2) that cilium/ebpf doesn't export.
+// Commands of bpf(2) that cilium/ebpf doesn't export. Their attributes contain pointers, and not numbers, because what is on a
+// goroutine's stack can move until the call.
 
 // nextLink returns the id of the next link. cilium/ebpf's iterator opens each link, which takes much longer.
 func nextLink(id uint32) (uint32, error) {
@@ -30,12 +31,11 @@ func OpenPin(path string) (int, error) {
 	}
 	for _, flags := range []uint32{unix.BPF_F_RDONLY, 0} {
 		attributes := struct {
-			path      uint64
+			path      unsafe.Pointer
 			fd, flags uint32
-		}{path: uint64(uintptr(unsafe.Pointer(name))), flags: flags} //nolint:gosec // the interface of the system call
+		}{path: unsafe.Pointer(name), flags: flags} //nolint:gosec // the interface of the system call
 		var fd int
 		fd, err = bpf(unix.BPF_OBJ_GET, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // the interface of the system call
-		runtime.KeepAlive(name)
 		if err == nil {
 			return fd, nil
 		}
@@ -54,15 +54,39 @@ func MapTypes(fd int) (key, value uint32, err error) {
 		btfID, btfKeyTypeID, btfValueTypeID uint32
 		_                                   uint32
 	}
-	attributes := struct {
-		fd, length uint32
-		info       uint64
-	}{fd: uint32(fd), length: uint32(unsafe.Sizeof(info)), info: uint64(uintptr(unsafe.Pointer(&info)))} //nolint:gosec // the interface of the system call
-	if _, err := bpf(unix.BPF_OBJ_GET_INFO_BY_FD, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)); err != nil { //nolint:gosec // the interface of the system call
+	if err := describe(fd, unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil { //nolint:gosec // the interface of the system call
 		return 0, 0, fmt.Errorf("read the types of a map: %w", err)
 	}
-	runtime.KeepAlive(&info)
 	return info.btfKeyTypeID, info.btfValueTypeID, nil
+}
+
+// loadedFor returns the function of the kernel or of a module that a program was loaded for, or one without an object if it is
+// another program's. Before Linux 6.0, the kernel doesn't say, and the result is empty. cilium/ebpf doesn't provide it.
+func loadedFor(program uint32) function {
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(program))
+	if err != nil {
+		return function{}
+	}
+	defer p.Close()
+	var info struct { // struct bpf_prog_info
+		_                        [220]byte
+		attachObject, attachType uint32
+		_                        uint32
+	}
+	if describe(p.FD(), unsafe.Pointer(&info), unsafe.Sizeof(info)) != nil { //nolint:gosec // the interface of the system call
+		return function{}
+	}
+	return function{object: info.attachObject, typeID: info.attachType}
+}
+
+// describe has the kernel write what it knows about an object.
+func describe(fd int, info unsafe.Pointer, size uintptr) error {
+	attributes := struct {
+		fd, length uint32
+		info       unsafe.Pointer
+	}{uint32(fd), uint32(size), info} //nolint:gosec // the interface of the system call
+	_, err := bpf(unix.BPF_OBJ_GET_INFO_BY_FD, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // the interface of the system call
+	return err
 }
 
 // PerfProgram returns the program of a process's perf event, and what the event is attached to. The process must
@@ -71,12 +95,11 @@ func PerfProgram(pid, fd uint32) (program uint32, attached Attachment, err error
 	target := make([]byte, unix.PathMax)
 	attributes := struct {
 		pid, fd, flags, length    uint32
-		buffer                    uint64
+		buffer                    unsafe.Pointer
 		program, kind             uint32
 		probeOffset, probeAddress uint64
-	}{pid: pid, fd: fd, length: uint32(len(target)), buffer: uint64(uintptr(unsafe.Pointer(&target[0])))} //nolint:gosec // the interface of the system call
+	}{pid: pid, fd: fd, length: uint32(len(target)), buffer: unsafe.Pointer(&target[0])} //nolint:gosec // the interface of the system call
 	_, err = bpf(unix.BPF_TASK_FD_QUERY, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // the interface of the system call
-	runtime.KeepAlive(target)
 	if err != nil {
 		return 0, Attachment{}, fmt.Errorf("query the program of perf event %d of process %d: %w", fd, pid, err)
 	}
