@@ -55,10 +55,22 @@ var hooks = map[string][]ebpf.AttachType{
 // Attaches reports whether programs of a type are mainly attached to cgroups.
 func Attaches(programType string) bool { return programType != "lsm" && hooks[programType] != nil }
 
-// Hooks visits all cgroups of the host, and queries the programs of some types. It visits
+// Limits, because a container that manages its own cgroups could otherwise keep the inspector reading forever.
+const (
+	maxDepth = 32
+	// maxOfHost is the maximum number of cgroups outside of containers, and maxOfContainer that in one container.
+	maxOfHost, maxOfContainer = 100_000, 512
+	// maxOfContainers is the number of cgroups in all containers, after which minOfContainer are read in each of the others.
+	maxOfContainers, minOfContainer = 16 << 10, 16
+)
+
+// ErrMany means that the result lacks cgroups.
+var ErrMany = fmt.Errorf("some cgroups aren't read: only %d of a container, %d of all containers, %d others, and %d levels of them", maxOfContainer, maxOfContainers, maxOfHost, maxDepth)
+
+// Hooks visits the cgroups of the host, and queries the programs of some types. It visits
 // only cgroup v2, because no other cgroups have programs. host is a process that sees
-// the host's cgroups. paths maps ids to paths.
-func Hooks(proc string, host int, programTypes []string) (paths map[uint64]string, found []Hook, err error) {
+// the host's cgroups. paths maps the wanted ids to paths. With ErrMany, the result lacks some.
+func Hooks(proc string, host int, programTypes []string, wanted func(id uint64) bool) (paths map[uint64]string, found []Hook, err error) {
 	mounts, err := process.Mounts(proc, host, "cgroup2")
 	if err != nil {
 		return nil, nil, err
@@ -66,50 +78,103 @@ func Hooks(proc string, host int, programTypes []string) (paths map[uint64]strin
 	// Prefer a mount that shows the whole hierarchy.
 	slices.SortStableFunc(mounts, func(a, b *mountinfo.Info) int { return len(a.Root) - len(b.Root) })
 	if len(mounts) == 0 {
-		return nil, nil, nil
+		return map[uint64]string{}, nil, nil
 	}
-	walk := walk{paths: map[uint64]string{}, unknown: map[ebpf.AttachType]bool{}}
+	var types []ebpf.AttachType
 	for _, programType := range programTypes {
-		walk.types = append(walk.types, hooks[programType]...)
+		types = append(types, hooks[programType]...)
 	}
-	if err := walk.visit(filepath.Join(proc, strconv.Itoa(host), "root", mounts[0].Mountpoint), "/"); err != nil {
-		return nil, nil, fmt.Errorf("visit cgroups: %w", err)
-	}
-	return walk.paths, walk.found, nil
+	walk := newWalk(types, wanted)
+	err = walk.hierarchy(filepath.Join(proc, strconv.Itoa(host), "root", mounts[0].Mountpoint))
+	return walk.paths, walk.found, err
 }
 
 type walk struct {
 	types   []ebpf.AttachType
 	unknown map[ebpf.AttachType]bool
+	wanted  func(id uint64) bool
 	paths   map[uint64]string
 	found   []Hook
+	// leftOfHost and leftOfContainers are how many more cgroups can be read. With crowded, some weren't.
+	leftOfHost, leftOfContainers int
+	crowded                      bool
 }
+
+func newWalk(types []ebpf.AttachType, wanted func(id uint64) bool) *walk {
+	return &walk{
+		types: types, unknown: map[ebpf.AttachType]bool{}, wanted: wanted, paths: map[uint64]string{},
+		leftOfHost: maxOfHost, leftOfContainers: maxOfContainers,
+	}
+}
+
+// hierarchy reads the cgroups in a directory.
+func (w *walk) hierarchy(dir string) error {
+	root := group{parent: unix.AT_FDCWD, name: dir, path: "/", left: &w.leftOfHost}
+	if err := w.visit(root); err != nil {
+		return fmt.Errorf("visit cgroups: %w", err)
+	}
+	if w.crowded {
+		return ErrMany
+	}
+	return nil
+}
+
+// group is a cgroup to read.
+type group struct {
+	// parent is the open directory that contains name.
+	parent     int
+	name, path string
+	depth      int
+	// container is the container that it is in, or empty, and left is how many more can be read there.
+	container string
+	left      *int
+}
+
+// limit returns the number of cgroups to read in a container.
+func (w *walk) limit() int { return max(minOfContainer, min(maxOfContainer, w.leftOfContainers)) }
 
 // visit reads a cgroup and its children. It leaves out cgroups that disappear in the
 // meantime.
-func (w *walk) visit(dir, path string) error {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+func (w *walk) visit(g group) error {
+	if container := process.ParseCgroup("0::" + g.path).Container; container != g.container {
+		limit := w.limit()
+		left := limit
+		g.container, g.left = container, &left
+		if container == "" { // the node's cgroups are in a container's
+			g.left = &w.leftOfHost
+		}
+		defer func() { w.leftOfContainers -= limit - left }()
+	}
+	if *g.left == 0 || g.depth > maxDepth {
+		w.crowded = true
+		return nil
+	}
+	*g.left--
+	fd, err := unix.Openat(g.parent, g.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
+		return fmt.Errorf("open %s: %w", g.path, err)
 	}
 	defer unix.Close(fd)
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
-		return fmt.Errorf("stat %s: %w", path, err)
+		return fmt.Errorf("stat %s: %w", g.path, err)
 	}
-	w.paths[stat.Ino] = path
-	if err := w.query(fd, path, stat.Ino); err != nil {
+	if w.wanted(stat.Ino) {
+		w.paths[stat.Ino] = g.path
+	}
+	if err := w.query(fd, g.path, stat.Ino); err != nil {
 		return err
 	}
-	below, err := directories(fd)
+	below, err := w.directories(fd, *g.left)
 	if err != nil {
 		return nil // it was removed
 	}
 	for _, name := range below {
-		if err := w.visit(filepath.Join(dir, name), filepath.Join(path, name)); err != nil {
+		child := group{fd, name, filepath.Join(g.path, name), g.depth + 1, g.container, g.left}
+		if err := w.visit(child); err != nil {
 			return err
 		}
 	}
@@ -141,15 +206,20 @@ func (w *walk) query(fd int, path string, id uint64) error {
 	return nil
 }
 
-// directories returns the directories in a directory.
-func directories(fd int) ([]string, error) {
+// directories returns the directories in a directory, up to a number.
+func (w *walk) directories(fd, most int) ([]string, error) {
 	var found []string
 	err := dirents.Each(fd, func(name string) bool {
 		// A cgroup has dozens of files, with names such as memory.max. If a name looks
 		// like that, directories checks whether it is a cgroup.
-		if !isFile(fd, name) {
-			found = append(found, name)
+		if isFile(fd, name) {
+			return true
 		}
+		if len(found) == most {
+			w.crowded = true
+			return false
+		}
+		found = append(found, name)
 		return true
 	})
 	return found, err

@@ -143,12 +143,12 @@ func (i *Inventory) wanted() (wanted network.Wanted) {
 func (i *Inventory) readCgroups(all, settling bool) {
 	types, queried := map[string]bool{}, map[uint32]bool{}
 	look := false
-	linked := map[uint32]bool{}
+	linked, groups := map[uint32]bool{}, map[uint64]bool{}
 	for _, l := range i.facts.Links {
 		if l.Cgroup == 0 {
 			continue
 		}
-		linked[l.Program] = true
+		linked[l.Program], groups[l.Cgroup] = true, true
 		if _, known := i.facts.Cgroups[l.Cgroup]; !known {
 			look = true
 		}
@@ -176,32 +176,20 @@ func (i *Inventory) readCgroups(all, settling bool) {
 		wanted = append(wanted, programType)
 	}
 	slices.Sort(wanted)
-	paths, hooks, err := cgroup.Hooks(i.proc, i.host, wanted)
+	paths, hooks, err := cgroup.Hooks(i.proc, i.host, wanted, func(id uint64) bool { return groups[id] })
 	i.tried("cgroups", err)
-	if err != nil {
+	if err != nil && !errors.Is(err, cgroup.ErrMany) {
 		return
 	}
-	i.facts.Cgroups, i.facts.CgroupHooks = i.linkedPaths(paths), hooks
+	for id := range groups {
+		if paths[id] == "" { // it was removed, or isn't read; it isn't looked for again
+			paths[id] = fmt.Sprintf("id %d", id)
+		}
+	}
+	i.facts.Cgroups, i.facts.CgroupHooks = paths, hooks
 	i.queried = queried
 }
 
 func (i *Inventory) attachedToCgroup(program uint32) bool {
 	return slices.ContainsFunc(i.facts.CgroupHooks, func(h cgroup.Hook) bool { return h.Program == program })
-}
-
-// linkedPaths returns the paths of the cgroups that links are attached to. A cgroup that
-// no longer exists gets its id as the path, so that it isn't looked for again.
-func (i *Inventory) linkedPaths(all map[uint64]string) map[uint64]string {
-	linked := map[uint64]string{}
-	for _, l := range i.facts.Links {
-		if l.Cgroup == 0 {
-			continue
-		}
-		path, ok := all[l.Cgroup]
-		if !ok {
-			path = fmt.Sprintf("id %d", l.Cgroup)
-		}
-		linked[l.Cgroup] = path
-	}
-	return linked
 }
