@@ -91,7 +91,7 @@ func (p *Publisher) Read(ctx context.Context) (*v1alpha1.BpfNodeStatus, error) {
 
 // Run writes the published status until the context ends.
 func (p *Publisher) Run(ctx context.Context) error {
-	var last time.Time
+	var last, earliest time.Time // of the last write, and for the next one
 	retry := p.pace.Retry
 	var next <-chan time.Time
 	said := ""
@@ -100,7 +100,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-p.changed:
-			if wait := time.Until(last.Add(p.pace.Write)); wait > 0 {
+			if wait := time.Until(earliest); wait > 0 {
 				next = time.After(wait)
 				continue
 			}
@@ -115,7 +115,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 			wrote, err = p.write(ctx) // someone deleted or changed it in the meantime
 		}
 		if wrote {
-			last = began
+			last, earliest = began, began.Add(p.pace.Write)
 		}
 		switch {
 		case err == nil:
@@ -128,6 +128,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 				said = err.Error()
 				p.log.Error("Failed to write the BpfNode; retrying", "error", err)
 			}
+			earliest = time.Now().Add(retry) // also for changes
 			next = time.After(retry)
 			retry = min(2*retry, p.pace.Check)
 		}

@@ -34,6 +34,7 @@ type server struct {
 	writes   int
 	reads    int
 	away     bool
+	refused  int // requests while it was away
 	received []time.Time // times of writes to the status
 }
 
@@ -50,6 +51,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away {
+		s.refused++
 		http.Error(w, "away", http.StatusServiceUnavailable)
 		return
 	}
@@ -304,4 +306,26 @@ func TestServerAway(t *testing.T) {
 	<-time.After(20 * time.Millisecond)
 	s.do(func() { s.away = false })
 	s.await("written when it is back", func() bool { return s.object != nil && s.object.Status.ProgramCount == 1 })
+}
+
+// Changes don't shorten the wait after failures: those of all nodes would keep a server that is overloaded so.
+func TestChangesWhileTheServerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{t: t, away: true}
+		p := publisher(t, s, Pace{Write: time.Second, Check: 30 * time.Second, Retry: time.Second})
+		for i := range int32(600) {
+			p.Publish(status(i+1, metav1.ConditionTrue))
+			<-time.After(100 * time.Millisecond)
+		}
+		s.do(func() {
+			if s.refused != 6 { // after 0, 1, 3, 7, 15, and 31 seconds
+				t.Errorf("%d requests in a minute", s.refused)
+			}
+			s.away = false
+		})
+		s.await("the last", func() bool { return s.object != nil && s.object.Status.ProgramCount == 600 })
+		p.Publish(status(601, metav1.ConditionTrue))
+		<-time.After(time.Second)
+		s.await("the next one, at the normal pace", func() bool { return s.object.Status.ProgramCount == 601 })
+	})
 }
