@@ -195,7 +195,7 @@ func (o BpfNodeOwner) String() string {
 // BpfNodeAttachPoint is a point that a program is attached to.
 type BpfNodeAttachPoint struct {
 	// type is the type of the attachment. At interfaces: xdp, tc/ingress,
-	// tc/egress, tcx/ingress, tcx/egress, netkit/primary, netkit/peer. At functions
+	// tc/egress, tc/qdisc, tcx/ingress, tcx/egress, netkit/primary, netkit/peer. At functions
 	// and events: tracepoint, raw_tracepoint, kprobe, kretprobe, kprobe_multi,
 	// uprobe, uretprobe, uprobe_multi, perf_event, fentry, fexit, fmod_ret. Others:
 	// lsm, freplace, netfilter, struct_ops, iter, or the kernel's attach type in

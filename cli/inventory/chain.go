@@ -77,8 +77,9 @@ func Chains(node v1alpha1.BpfNodeStatus, asked func(owner v1alpha1.BpfNodeOwner,
 }
 
 // stages are the hooks of an interface in the order in which the kernel runs them for a packet (Linux's
-// __netif_receive_skb_core and __dev_queue_xmit). TCX runs before TC's filters.
-var stages = []string{"xdp", "tcx/ingress", "tc/ingress", "tcx/egress", "tc/egress"}
+// __netif_receive_skb_core and __dev_queue_xmit). TCX runs before TC's filters, and these before those of the queueing
+// discipline.
+var stages = []string{"xdp", "tcx/ingress", "tc/ingress", "tcx/egress", "tc/egress", "tc/qdisc"}
 
 func compareHooks(a, b Link) int {
 	if a.Interface == "" || b.Interface == "" {

@@ -81,6 +81,20 @@ func TestChainOfLSM(t *testing.T) {
 	}
 }
 
+// The filters of a queueing discipline run after those of the hook, and no result of these ends their chain.
+func TestChainOfAQueueingDiscipline(t *testing.T) {
+	at := func(id uint32, hook string) v1alpha1.BpfNodeProgram {
+		return v1alpha1.BpfNodeProgram{ID: id, AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: hook, Interface: "eth0", Position: 1}}}
+	}
+	asked := func(v1alpha1.BpfNodeOwner, string) Settings { return Settings{} }
+	links := Chains(v1alpha1.BpfNodeStatus{Programs: []v1alpha1.BpfNodeProgram{at(3, "tc/qdisc"), at(4, "netkit/peer"), at(2, "tc/egress"), at(1, "tcx/egress")}}, asked)
+	for i, skips := range [][]uint32{{2}, nil, nil, nil} {
+		if links[i].ID != uint32(i+1) || !slices.Equal(links[i].Skips, skips) {
+			t.Errorf("%+v, want %d, which skips %v", links[i], i+1, skips)
+		}
+	}
+}
+
 // A node with a dispatcher of two programs, a TCX chain, and tracepoints.
 var node = v1alpha1.BpfNodeStatus{Programs: []v1alpha1.BpfNodeProgram{
 	{ID: 20, Name: "second", Type: "ext", Bpfman: true, Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "b"}, AttachPoints: []v1alpha1.BpfNodeAttachPoint{

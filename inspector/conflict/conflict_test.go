@@ -146,7 +146,8 @@ func TestFind(t *testing.T) {
 		"TCX before ours of TC": {
 			[]v1alpha1.BpfNodeProgram{
 				foreign(5, "first", nil, "tcx/ingress eth0 1"), foreign(6, "later", nil, "tc/ingress eth0 2"),
-				ours(7, "tc_dispatcher", nil, "tc/ingress eth0 1"), ours(8, "count", &app, "freplace 7"),
+				ours(7, "tc_dispatcher", nil, "tc/ingress eth0 1", "tc/egress eth0 2"), ours(8, "count", &app, "freplace 7"),
+				foreign(9, "shape", nil, "tc/qdisc eth0 1"), // it runs after the hook
 			},
 			nil,
 			[]string{"EarlierInChain 5 BpfApplication app: program first (5) runs before BpfApplication app at tc/ingress of interface eth0, and can end the chain; it is held by an unknown process"},

@@ -66,27 +66,11 @@ func TestAContainerLeavesOthersTheirNamespaces(t *testing.T) {
 
 // Of a pod with many interfaces and filters, the first ones are read. The others say nothing about where they are.
 func TestCrowdedNamespace(t *testing.T) {
-	prerequisite.NeedsRoot(t, "a network of its own needs CAP_SYS_ADMIN")
-	// Never unlocked, so that the thread ends with its network namespace.
-	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
+	namespace := ownNetwork(t)
 	const many = 20
 	want := filtersOnPairs(t, many)
-	namespace := Namespace{Path: fmt.Sprintf("/proc/self/fd/%d", file.Fd())}
-	var stat unix.Stat_t
-	if err := unix.Stat(namespace.Path, &stat); err != nil {
-		t.Fatal(err)
-	}
-	namespace.Inode = stat.Ino
 	for i := range want {
-		want[i].NetNS = stat.Ino
+		want[i].NetNS = namespace.Inode
 	}
 	look := func(limit int) (found look, err error) {
 		defer borrowThread()()
@@ -109,33 +93,12 @@ func TestCrowdedNamespace(t *testing.T) {
 // filtersOnPairs creates interfaces with filters in the current network namespace, and returns those with programs.
 func filtersOnPairs(t *testing.T, many int) (want []Hook) {
 	t.Helper()
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { program.Close() })
-	info, err := program.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, _ := info.ID()
+	program, id := classifierProgram(t)
 	for n := range many {
-		pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprint("eth", n)}, PeerName: fmt.Sprint("peer", n)}
-		if err := netlink.LinkAdd(pair); err != nil {
-			t.Fatal(err)
-		}
-		link, err := netlink.LinkByName(pair.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		index := link.Attrs().Index
-		at := Interface{Index: uint32(index), Name: pair.Name}
+		index := addPair(t, n)
+		at := Interface{Index: uint32(index), Name: fmt.Sprint("eth", n)}
 		for _, add := range []func() error{
-			func() error {
-				return netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
-			},
+			func() error { return netlink.QdiscAdd(clsact(index)) },
 			func() error {
 				return netlink.FilterAdd(&netlink.U32{FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: netlink.HANDLE_MIN_EGRESS, Priority: 1, Protocol: unix.ETH_P_ALL}})
 			},
@@ -148,11 +111,68 @@ func filtersOnPairs(t *testing.T, many int) (want []Hook) {
 			}
 		}
 		want = append(want,
-			Hook{Interface: at, Type: "tc/ingress", Program: uint32(id), Position: 1, Priority: 3},
-			Hook{Interface: at, Type: "tc/ingress", Program: uint32(id), Position: 2, Priority: 9},
-			Hook{Interface: at, Type: "tc/egress", Program: uint32(id), Position: 1, Priority: 7})
+			Hook{Interface: at, Type: "tc/ingress", Program: id, Position: 1, Priority: 3},
+			Hook{Interface: at, Type: "tc/ingress", Program: id, Position: 2, Priority: 9},
+			Hook{Interface: at, Type: "tc/egress", Program: id, Position: 1, Priority: 7})
 	}
 	return want
+}
+
+// ownNetwork gives the thread a network namespace of its own. It is never unlocked, so that it ends with the namespace.
+func ownNetwork(t *testing.T) Namespace {
+	t.Helper()
+	prerequisite.NeedsRoot(t, "a network of its own needs CAP_SYS_ADMIN")
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	namespace := Namespace{Path: fmt.Sprintf("/proc/self/fd/%d", file.Fd())}
+	var stat unix.Stat_t
+	if err := unix.Stat(namespace.Path, &stat); err != nil {
+		t.Fatal(err)
+	}
+	namespace.Inode = stat.Ino
+	return namespace
+}
+
+// addPair creates two interfaces, and returns the index of the first one, eth<n>.
+func addPair(t *testing.T, n int) (index int) {
+	t.Helper()
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprint("eth", n)}, PeerName: fmt.Sprint("peer", n)}
+	if err := netlink.LinkAdd(pair); err != nil {
+		t.Fatal(err)
+	}
+	link, err := netlink.LinkByName(pair.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link.Attrs().Index
+}
+
+func classifierProgram(t *testing.T) (*ebpf.Program, uint32) {
+	t.Helper()
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { program.Close() })
+	info, err := program.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := info.ID()
+	return program, uint32(id)
+}
+
+func clsact(index int) netlink.Qdisc {
+	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
 }
 
 func classifier(index int, program *ebpf.Program, parent uint32, priority uint16) netlink.Filter {

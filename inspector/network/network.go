@@ -276,8 +276,9 @@ func (l *look) xdp(at Interface, nested []byte) error {
 	return nil
 }
 
-// directions maps the parents of filters in clsact and ingress to types.
-var directions = map[uint32]string{netlink.HANDLE_MIN_INGRESS: "tc/ingress", netlink.HANDLE_MIN_EGRESS: "tc/egress"}
+// hooksOfParents maps the parents of filters in clsact and ingress to types. The filters of another queueing discipline are a
+// chain of their own, which the kernel runs after those of its hooks.
+var hooksOfParents = map[uint32]string{netlink.HANDLE_MIN_INGRESS: "tc/ingress", netlink.HANDLE_MIN_EGRESS: "tc/egress"}
 
 // discipline is a queueing discipline of an interface.
 type discipline struct {
@@ -327,10 +328,7 @@ func (l *look) classifiers() error {
 
 // filtersOf reads the filters of a parent, in the order in which they run.
 func (l *look) filtersOf(at Interface, parent uint32) error {
-	direction := directions[parent]
-	if direction == "" {
-		direction = "tc/egress" // filters of a queue see outgoing packets
-	}
+	hook := cmp.Or(hooksOfParents[parent], "tc/qdisc")
 	position := int32(0)
 	err := l.list(&l.filters, unix.RTM_GETTFILTER, unix.RTM_NEWTFILTER, func(message []byte) error {
 		head, kind, options, err := parseTC(message)
@@ -343,7 +341,7 @@ func (l *look) filtersOf(at Interface, parent uint32) error {
 		}
 		position++
 		l.hooks = append(l.hooks, Hook{
-			Interface: at, Type: direction, Program: program, Position: position, Priority: int32(head.Info >> 16),
+			Interface: at, Type: hook, Program: program, Position: position, Priority: int32(head.Info >> 16),
 		})
 		return nil
 	}, &nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(at.Index), Parent: parent}) //nolint:gosec // the kernel's numbers fit

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -164,5 +165,88 @@ func TestMessagesAreNotKept(t *testing.T) {
 	}
 	if len(l.hooks) != len(want) || l.link(buffer[:3]) != nil {
 		t.Errorf("%d hooks", len(l.hooks))
+	}
+}
+
+// The filters of a queueing discipline, which choose a queue, aren't in the chain of the hook for outgoing packets. The kernel
+// runs them later, no matter which result ended the chain, unless the packet is dropped or sent elsewhere.
+func TestFiltersOfAQueueingDiscipline(t *testing.T) {
+	namespace := ownNetwork(t)
+	program, id := classifierProgram(t) // its result, TC_ACT_OK, ends a chain
+	queueing, queueingID := classifierProgram(t)
+	index := addPair(t, 0)
+	for _, add := range []func() error{
+		func() error {
+			return netlink.QdiscAdd(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}))
+		},
+		func() error { return netlink.FilterAdd(classifier(index, queueing, netlink.MakeHandle(1, 0), 5)) },
+		func() error { return netlink.QdiscAdd(clsact(index)) },
+		func() error { return netlink.FilterAdd(classifier(index, program, netlink.HANDLE_MIN_EGRESS, 7)) },
+		func() error { return netlink.FilterAdd(classifier(index, program, netlink.HANDLE_MIN_EGRESS, 9)) },
+	} {
+		if err := add(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := Hooks([]Namespace{namespace}, Wanted{TC: true})
+	at := Interface{NetNS: namespace.Inode, Index: uint32(index), Name: "eth0"}
+	want := []Hook{
+		{Interface: at, Type: "tc/qdisc", Program: queueingID, Position: 1, Priority: 5},
+		{Interface: at, Type: "tc/egress", Program: id, Position: 1, Priority: 7},
+		{Interface: at, Type: "tc/egress", Program: id, Position: 2, Priority: 9},
+	}
+	if !slices.Equal(found.Hooks, want) || len(found.Unread) > 0 {
+		t.Errorf("%+v, want %+v", found, want)
+	}
+	if !runsForPackets(t, queueing, index) {
+		t.Error("the chain of the hook ends that of the queueing discipline")
+	}
+}
+
+// runsForPackets reports whether a program runs for packets that are sent.
+func runsForPackets(t *testing.T, program *ebpf.Program, index int) bool {
+	t.Helper()
+	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer counting.Close()
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(socket)
+	setUp(t, index)
+	if err := unix.Sendto(socket, make([]byte, 64), 0, &unix.SockaddrLinklayer{Ifindex: index}); err != nil {
+		t.Fatal(err)
+	}
+	stats, err := program.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats.RunCount > 0
+}
+
+// setUp sets an interface and its peer up, and waits until the kernel uses its queue.
+func setUp(t *testing.T, index int) {
+	t.Helper()
+	changes, done := make(chan netlink.LinkUpdate, 100), make(chan struct{})
+	defer close(done)
+	if err := netlink.LinkSubscribe(changes, done); err != nil {
+		t.Fatal(err)
+	}
+	link, err := netlink.LinkByIndex(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []netlink.Link{link, &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: link.Attrs().ParentIndex}}} {
+		if err := netlink.LinkSetUp(end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for change := range changes {
+		if change.Attrs().Index == index && change.Attrs().OperState == netlink.OperUp {
+			return
+		}
 	}
 }

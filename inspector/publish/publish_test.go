@@ -34,7 +34,7 @@ type server struct {
 	writes   int
 	reads    int
 	away     bool
-	refused  int // requests while it was away
+	refused  int         // requests while it was away
 	received []time.Time // times of writes to the status
 }
 
