@@ -42,9 +42,9 @@ type Pins struct {
 	// All are the pins, sorted by path.
 	All []Pin
 
-	proc        string
-	directories []directory
-	known       map[file]kernel.Described
+	proc   string
+	mounts []mounted
+	known  map[file]kernel.Described
 }
 
 // file identifies a file as long as it exists.
@@ -53,43 +53,82 @@ type file struct {
 	changed       unix.StatxTimestamp
 }
 
+// mounted is a BPF file system, or a part of one, that was read.
+type mounted struct {
+	// process is the directory in /proc of the process that path, where it is mounted, is of.
+	process, path string
+	directories   []directory
+	// each is how many directories Changed looks at in a call, and next the first one of the next call.
+	each, next int
+}
+
 // directory is a directory with its state. The state changes when a file is added or
 // removed.
 type directory struct {
-	// process is the directory in /proc of the process that path is of.
-	process, path string
-	is            file
+	path string // below the mount
+	is   file
 }
 
 // NewPins returns Pins that are empty until the first scan.
 func NewPins(proc string) *Pins { return &Pins{proc: proc} }
 
-// Changed reports whether something was pinned or unpinned since the scan. It makes a few
-// system calls for each directory.
+// maxLooked is the maximum number of directories that Changed looks at in a call, and minLooked that of one file system in any
+// case. Changed takes a few microseconds for each.
+const maxLooked, minLooked = 4096, 16
+
+// Changed reports whether something was pinned or unpinned since the scan. If there are many directories, it looks at another
+// part of them in each call, and each file system has its share.
 func (p *Pins) Changed() bool {
-	return slices.ContainsFunc(p.directories, func(d directory) bool {
-		is, err := d.now()
-		return err != nil || is != d.is
-	})
+	for i := range p.mounts {
+		if p.mounts[i].changed() {
+			return true
+		}
+	}
+	return false
+}
+
+// share sets how many directories of each file system Changed looks at: all of them, or the same number of each of the largest.
+func (p *Pins) share() {
+	left := maxLooked
+	slices.SortStableFunc(p.mounts, func(a, b mounted) int { return len(a.directories) - len(b.directories) })
+	for i := range p.mounts {
+		m := &p.mounts[i]
+		m.each = min(len(m.directories), max(minLooked, left/(len(p.mounts)-i)))
+		left -= m.each
+	}
+}
+
+// changed reports whether one of the next directories isn't as it was.
+func (m *mounted) changed() bool {
+	in, err := containerfs.Open(m.process)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = in.Close() }()
+	root, err := in.Below(m.path)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = root.Close() }()
+	for range m.each {
+		d := m.directories[m.next]
+		m.next = (m.next + 1) % len(m.directories)
+		if is, err := now(root, d.path); err != nil || is != d.is {
+			return true
+		}
+	}
+	return false
 }
 
 // now returns the state of the directory that is at the path now.
-func (d directory) now() (file, error) {
-	in, err := containerfs.Open(d.process)
+func now(root *containerfs.Root, path string) (file, error) {
+	dir, err := root.Cached(path)
 	if err != nil {
-		return file{}, err
-	}
-	defer func() { _ = in.Close() }()
-	dir, err := in.Cached(d.path)
-	if err != nil {
-		return file{}, fmt.Errorf("open %s: %w", d.path, err)
+		return file{}, fmt.Errorf("open %s: %w", path, err)
 	}
 	defer unix.Close(dir)
 	is, _, err := status(dir)
-	if err != nil {
-		return file{}, fmt.Errorf("stat %s: %w", d.path, err)
-	}
-	return is, nil
+	return is, err
 }
 
 // status returns the identity and the type of an open file, as far as the kernel knows them. It asks no file system, because
@@ -109,7 +148,7 @@ func (p *Pins) Scan(namespaces []process.Namespace) error {
 		pins: p, known: map[file]kernel.Described{}, leftOfPods: maxFiles, leftOfLists: maxLists, leftOfMounts: maxMounts,
 		seen: map[string]bool{}, hidden: map[string]*hiddenError{},
 	}
-	p.All, p.directories = nil, nil
+	p.All, p.mounts = nil, nil
 	var failures []error
 	for i, namespace := range namespaces {
 		mounts, err := walk.list(namespace, i > 0)
@@ -135,6 +174,7 @@ func (p *Pins) Scan(namespaces []process.Namespace) error {
 	}
 	failures = append(failures, walk.unread()...)
 	p.known = walk.known
+	p.share()
 	slices.SortFunc(p.All, func(a, b Pin) int { return strings.Compare(a.Path, b.Path) })
 	return errors.Join(failures...)
 }
@@ -207,7 +247,9 @@ type walk struct {
 	seen   map[string]bool
 	hidden map[string]*hiddenError
 	place  process.Place
-	depth  int
+	// mounted is the current file system.
+	mounted mounted
+	depth   int
 	// left is how many more files can be read in the current file system, and leftOfPods in
 	// those of all pods.
 	left, leftOfPods int
@@ -303,7 +345,9 @@ func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info, ofPod b
 	defer unix.Close(dir)
 	limit := w.limit(ofPod)
 	w.place, w.depth, w.left = namespace.Place, 0, limit
-	err = w.directory(dir, process, mount.Mountpoint)
+	w.mounted = mounted{process: process, path: mount.Mountpoint}
+	err = w.directory(dir, ".")
+	w.pins.mounts = append(w.pins.mounts, w.mounted)
 	if ofPod {
 		w.leftOfPods -= limit - w.left
 	}
@@ -320,13 +364,16 @@ func deviceOf(mount *mountinfo.Info) uint64 {
 // errCrowded means that a file system has more files than are read.
 var errCrowded = errors.New("too many files")
 
-// directory reads an open directory. path is its path in the mount namespace of a process.
-func (w *walk) directory(dir int, process, path string) error {
+// at returns a path in the mount namespace of the process.
+func (w *walk) at(path string) string { return filepath.Join(w.mounted.path, path) }
+
+// directory reads an open directory. path is its path below the mount.
+func (w *walk) directory(dir int, path string) error {
 	is, _, err := status(dir)
 	if err != nil {
-		return fmt.Errorf("stat %s: %w", path, err)
+		return fmt.Errorf("stat %s: %w", w.at(path), err)
 	}
-	w.pins.directories = append(w.pins.directories, directory{process, path, is})
+	w.mounted.directories = append(w.mounted.directories, directory{path, is})
 	var entries []string
 	var failures []error
 	err = dirents.Each(dir, func(name string) bool {
@@ -339,26 +386,26 @@ func (w *walk) directory(dir int, process, path string) error {
 		return true
 	})
 	if err != nil {
-		return fmt.Errorf("list %s: %w", path, err)
+		return fmt.Errorf("list %s: %w", w.at(path), err)
 	}
 	for _, name := range entries {
-		if err := w.entry(dir, is.device, process, path, name); err != nil && !ended(err) {
+		if err := w.entry(dir, is.device, filepath.Join(path, name)); err != nil && !ended(err) {
 			failures = append(failures, err)
 		}
 	}
 	return errors.Join(failures...)
 }
 
-func (w *walk) entry(dir int, device uint64, process, parent, name string) error {
-	path := filepath.Join(parent, name)
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// entry reads an entry of an open directory.
+func (w *walk) entry(dir int, device uint64, path string) error {
+	fd, err := unix.Openat(dir, filepath.Base(path), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
+		return fmt.Errorf("open %s: %w", w.at(path), err)
 	}
 	defer unix.Close(fd)
 	is, mode, err := status(fd)
 	if err != nil {
-		return fmt.Errorf("stat %s: %w", path, err)
+		return fmt.Errorf("stat %s: %w", w.at(path), err)
 	}
 	if is.device != device {
 		return nil // another file system is mounted on it, and is read separately
@@ -366,19 +413,19 @@ func (w *walk) entry(dir int, device uint64, process, parent, name string) error
 	self := "/proc/thread-self/fd/" + strconv.Itoa(fd)
 	switch mode {
 	case unix.S_IFREG:
-		return w.file(self, path, is)
+		return w.file(self, w.at(path), is)
 	case unix.S_IFDIR:
 		if w.depth >= maxDepth {
-			return fmt.Errorf("%s: more than %d directories deep", path, maxDepth)
+			return fmt.Errorf("%s: more than %d directories deep", w.at(path), maxDepth)
 		}
 		sub, err := unix.Open(self, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return fmt.Errorf("open %s: %w", path, err)
+			return fmt.Errorf("open %s: %w", w.at(path), err)
 		}
 		defer unix.Close(sub)
 		w.depth++
 		defer func() { w.depth-- }()
-		return w.directory(sub, process, path)
+		return w.directory(sub, path)
 	}
 	return nil
 }

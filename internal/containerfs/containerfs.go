@@ -69,6 +69,15 @@ func At(directory string) (*Root, error) {
 	return &Root{fd, "/proc/self/mountinfo"}, nil
 }
 
+// Below returns a directory below the root as a root of its own. It opens it as [Root.Cached] does.
+func (r *Root) Below(path string) (*Root, error) {
+	fd, err := r.Cached(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{fd, r.mounts}, nil
+}
+
 // Close closes the root.
 func (r *Root) Close() error { return unix.Close(r.fd) }
 
