@@ -45,50 +45,77 @@ type tenancy struct {
 	images      int
 }
 
-// users are those that use an image.
-type users struct{ own, others, cluster bool }
+// hasAmpleRoom reports whether there is room for a claim no matter who uses what: the store would have less than the share of one
+// namespace, if all that it has were of others.
+func (s *Store) hasAmpleRoom(c claim, all []stored) bool {
+	total := c.size
+	for _, o := range all {
+		total += o.size
+	}
+	return total <= (s.Limit-s.Limit/forCluster-total)/perNamespace && len(all) < maxRecords/perNamespace
+}
+
+// uses are the uses of images.
+type uses struct {
+	// by contains the namespaces whose objects use an image, by its path without suffixes. That of cluster-scoped objects is empty.
+	by map[string]map[string]bool
+	// ofCluster contains the references in cluster-scoped objects.
+	ofCluster map[string]bool
+}
+
+// uses returns the uses of images. If their namespaces aren't known, they count as those of cluster-scoped objects.
+func (s *Store) uses() uses {
+	var list []Use
+	if s.Uses != nil {
+		list = s.Uses()
+	} else {
+		for _, image := range s.images() {
+			list = append(list, Use{Image: image})
+		}
+	}
+	u, bases := uses{by: map[string]map[string]bool{}, ofCluster: map[string]bool{}}, s.bases()
+	for _, use := range list {
+		base := bases(use.Image)
+		if u.by[base] == nil {
+			u.by[base] = map[string]bool{}
+		}
+		u.by[base][use.Namespace] = true
+		if use.Namespace == "" {
+			u.ofCluster[use.Reference] = true
+		}
+	}
+	delete(u.by, "")
+	return u
+}
 
 // tenancy returns what a claim's namespace has, or nil if the claim has no limit: the image is for a cluster-scoped object, or one
 // uses it too, or it isn't known what is used. kept are the images in use. The caller holds mu.
-func (s *Store) tenancy(c claim, all []stored, kept map[string]bool) *tenancy {
+func (s *Store) tenancy(c claim, all []stored, kept map[string]bool, u uses) *tenancy {
 	if c.namespace == "" || s.Uses == nil || s.unknown() != nil {
 		return nil
 	}
 	maps.DeleteFunc(s.storedFor, func(base, _ string) bool {
 		return !slices.ContainsFunc(all, func(o stored) bool { return o.path == base })
 	})
-	by := map[string]users{}
-	for _, use := range s.Uses() {
-		if use.Namespace == "" && use.Reference == c.image.Reference {
-			return nil
-		}
-		if base, err := s.base(s.resolvedUse(use.Image)); err == nil {
-			of := by[base]
-			of.cluster = of.cluster || use.Namespace == ""
-			of.own = of.own || use.Namespace == c.namespace
-			of.others = of.others || use.Namespace != "" && use.Namespace != c.namespace
-			by[base] = of
-		}
-	}
-	if by[c.base].cluster {
+	if u.by[c.base][""] || u.ofCluster[c.image.Reference] {
 		return nil
 	}
 	t := &tenancy{claim: c, of: map[string]bool{}}
 	var cluster, others int64
 	for _, o := range all {
-		of := by[o.path]
+		of := u.by[o.path]
 		if !kept[o.path] {
-			of = users{}
+			of = nil
 		}
 		switch {
 		case o.path == c.base:
 			t.replaces = true
-		case of.cluster:
+		case of[""]:
 			cluster += o.size
-		case of.own:
+		case of[c.namespace]:
 			t.inUse += o.size
 			t.has(o)
-		case of.others:
+		case len(of) > 0:
 			others += o.size
 		case s.storedFor[o.path] == c.namespace:
 			t.has(o)
@@ -102,30 +129,16 @@ func (s *Store) tenancy(c claim, all []stored, kept map[string]bool) *tenancy {
 // also name what others have stored, which no claim of the namespace limits. Beyond the largest share that a namespace can have,
 // and beyond what is for all namespaces, such images aren't in use: those of the namespace with the most, and of these, the ones
 // that weren't used for the longest time.
-func (s *Store) kept(all []stored) map[string]bool {
-	if s.Uses == nil {
-		return s.used()
-	}
-	kept, by := map[string]bool{}, map[string]map[string]bool{} // by namespace
-	for _, use := range s.Uses() {
-		base, err := s.base(s.resolvedUse(use.Image))
-		switch {
-		case err != nil:
-		case use.Namespace == "":
-			kept[base] = true
-		default:
-			if by[use.Namespace] == nil {
-				by[use.Namespace] = map[string]bool{}
-			}
-			by[use.Namespace][base] = true
-		}
-	}
+func (s *Store) kept(all []stored, u uses) map[string]bool {
+	kept := map[string]bool{}
 	h := holdings{size: map[string]int64{}, images: map[string][]stored{}, users: map[string]int{}}
-	for namespace, images := range by {
-		for _, o := range all { // the one that wasn't used for the longest time first
-			if images[o.path] && !kept[o.path] {
-				h.add(namespace, o)
-			}
+	for _, o := range all { // the one that wasn't used for the longest time first
+		if u.by[o.path][""] {
+			kept[o.path] = true
+			continue
+		}
+		for namespace := range u.by[o.path] {
+			h.add(namespace, o)
 		}
 	}
 	h.limit(s.Limit - s.Limit/forCluster)
@@ -188,7 +201,10 @@ func (s *Store) remember(c claim) {
 
 // resolvedUse returns the image that an object uses: without a digest, it is what its reference was last resolved to.
 func (s *Store) resolvedUse(image Image) Image {
-	if resolved, ok := s.Resolved(image.Reference); ok && image.Manifest == "" {
+	if image.Manifest != "" {
+		return image
+	}
+	if resolved, ok := s.resolved(image.Reference); ok {
 		return resolved
 	}
 	return image

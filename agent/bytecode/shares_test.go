@@ -5,7 +5,10 @@ package bytecode
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -56,6 +59,69 @@ func TestSharesOfNamespaces(t *testing.T) {
 				t.Errorf("it has %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// In a store that is nearly empty, who uses what doesn't matter, so it isn't asked for. Otherwise, looking who uses an image isn't
+// a use of it.
+func TestRoomInANearlyEmptyStore(t *testing.T) {
+	s := &Store{Dir: t.TempDir(), Limit: 200}
+	var uses []Use
+	s.usedBy(&uses)
+	asked, ask := 0, s.Uses
+	s.Uses = func() []Use { asked++; return ask() }
+	image, long := named("quay.io/a"), time.Now().Add(-time.Hour)
+	reference := s.reference(image.Reference)
+	if err := errors.Join(s.Keep(image), os.Chtimes(reference, long, long)); err != nil {
+		t.Fatal(err)
+	}
+	uses = []Use{{Image{Reference: image.Reference}, "tenant"}}
+	for n, name := range []string{"a", "b", "c", "d"} {
+		if err := putFor(t, s, "tenant", name); err != nil {
+			t.Fatal(err)
+		}
+		if want := max(0, n-2); asked != want { // 40 bytes are 200 less a quarter less 40, in three parts
+			t.Errorf("for object %d, it was asked %d times for the uses, want %d", n+1, asked, want)
+		}
+	}
+	if info, err := os.Stat(reference); err != nil || time.Since(info.ModTime()) < time.Minute {
+		t.Errorf("it was marked as used: %v", err)
+	}
+}
+
+// Where who uses what doesn't matter, the limits of namespaces have no effect.
+func TestAmpleRoom(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	ample := 0
+	for range 20_000 {
+		s := &Store{Dir: "dir", Limit: 1 + random.Int64N(1000), storedFor: map[string]string{}}
+		namespaces := []string{"", "tenant", "other"}
+		var all []stored
+		var list []Use
+		for n := range random.IntN(5) {
+			image := named(fmt.Sprint("quay.io/", n))
+			base, _ := s.base(image)
+			all = append(all, stored{path: base, size: random.Int64N(100)})
+			s.storedFor[base] = namespaces[random.IntN(3)]
+			for range random.IntN(3) {
+				list = append(list, Use{image, namespaces[random.IntN(3)]})
+			}
+		}
+		s.usedBy(&list)
+		c := claim{namespace: "tenant", base: "new", size: random.Int64N(100)}
+		if !s.hasAmpleRoom(c, all) {
+			continue
+		}
+		ample++
+		uses := s.uses()
+		kept := s.kept(all, uses)
+		own := s.tenancy(c, all, kept, uses)
+		if own.refuse() != nil || slices.ContainsFunc(all, own.crowds) {
+			t.Fatalf("of %d bytes, %+v has %+v: %+v", s.Limit, c, all, own)
+		}
+	}
+	if ample < 1000 {
+		t.Errorf("only %d cases", ample)
 	}
 }
 

@@ -95,10 +95,18 @@ type resolution struct {
 	Manifest  string `json:"manifest"`
 }
 
-// Resolved returns the image that a reference was resolved to when it was last read.
+// Resolved returns the image that a reference was resolved to when it was last read, and marks it as used.
 func (s *Store) Resolved(url string) (Image, bool) {
+	image, ok := s.resolved(url)
+	if ok {
+		mark(s.reference(url))
+	}
+	return image, ok
+}
+
+func (s *Store) resolved(url string) (Image, bool) {
 	var r resolution
-	if s.get(s.reference(url), &r) != nil || r.Reference != url {
+	if s.peek(s.reference(url), &r) != nil || r.Reference != url {
 		return Image{}, false
 	}
 	image := Image(r)
@@ -356,14 +364,15 @@ func (s *Store) Size() int64 {
 
 // makeRoom removes objects that nothing on this node uses until there is space for one
 // more, or for another version of one. It removes none if that isn't enough. A namespace with much gives up what it has stored
-// itself first.
+// itself first. If the store is nearly empty, who uses what doesn't matter.
 func (s *Store) makeRoom(c claim) error {
 	size := c.size
 	all, err := s.objects()
-	if err != nil {
+	if err != nil || s.hasAmpleRoom(c, all) {
 		return err
 	}
-	used := s.kept(all)
+	uses := s.uses()
+	used := s.kept(all, uses)
 	var unused []stored
 	var inUse, total int64
 	for _, o := range all {
@@ -383,7 +392,7 @@ func (s *Store) makeRoom(c claim) error {
 	if err := s.unknown(); err != nil && (total+size > s.Limit || len(all) >= maxRecords) {
 		return fmt.Errorf("the node's store of bytecode is full, and it isn't known yet which images are in use: %w", err)
 	}
-	own := s.tenancy(c, all, used)
+	own := s.tenancy(c, all, used, uses)
 	if err := own.refuse(); err != nil {
 		return err
 	}
@@ -412,13 +421,27 @@ func (s *Store) makeRoom(c claim) error {
 
 // used returns the images that objects on this node use, by path without suffixes.
 func (s *Store) used() map[string]bool {
-	paths := map[string]bool{}
+	bases, paths := s.bases(), map[string]bool{}
 	for _, image := range s.images() {
-		if base, err := s.base(s.resolvedUse(image)); err == nil {
+		if base := bases(image); base != "" {
 			paths[base] = true
 		}
 	}
 	return paths
+}
+
+// bases returns a function that returns the path without suffixes of an image that objects use, or "" if it isn't known. It reads
+// what a reference was resolved to once, because many objects can use the same image.
+func (s *Store) bases() func(Image) string {
+	known := map[Image]string{}
+	return func(image Image) string {
+		base, ok := known[image]
+		if !ok {
+			base, _ = s.base(s.resolvedUse(image))
+			known[image] = base
+		}
+		return base
+	}
 }
 
 // unknown returns why images can lack some, or nil.
