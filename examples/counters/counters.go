@@ -73,7 +73,11 @@ func Read(pin *Pin) (Count, error) {
 	if err != nil {
 		return Count{}, err
 	}
-	path := pin.Path
+	return Of(m, pin.Path)
+}
+
+// Of counts a map. The path of its pin is part of errors.
+func Of(m *ebpf.Map, path string) (Count, error) {
 	if m.Type() != ebpf.PerCPUArray && m.Type() != ebpf.PerCPUHash {
 		return Count{}, fmt.Errorf("map %s holds no counter: type %s is not per CPU", path, m.Type())
 	}

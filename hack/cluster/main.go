@@ -84,7 +84,7 @@ func run(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if err := makeAbsolute(&o.stateDir, &o.join, &o.kubernetes, &o.containerd, &o.kubeconfig, &o.sources.Bin, &o.sources.Daemon); err != nil {
+	if err := makeAbsolute(&o.stateDir, &o.join, &o.kubernetes, &o.containerd, &o.kubeconfig, &o.sources.Bin, &o.sources.Daemon, &o.sources.Other); err != nil {
 		return err
 	}
 	if o.instance < 0 || o.instance > math.MaxUint8 {
@@ -163,7 +163,8 @@ func (o *options) flags() *flag.FlagSet {
 	flags.StringVar(&o.join, "join", "", "this machine is the node of --node of the cluster of that state directory, and of nothing else")
 	flags.StringVar(&o.uplink, "uplink", "", "with --join, the machine's interface to the cluster's network, which becomes the node's")
 	flags.StringVar(&o.sources.Bin, "bin", "bin", "the directory of the binaries that the images are made of")
-	flags.StringVar(&o.sources.Daemon, "daemon", "", "the bpfman daemon, bpfman-rpc")
+	flags.StringVar(&o.sources.Daemon, "daemon", "", "the bpfman daemon, bpfman-rpc, or bpfman if it is the one in Go")
+	flags.StringVar(&o.sources.Other, "other-daemon", "", "another daemon, for the image "+image.OtherDaemon)
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()

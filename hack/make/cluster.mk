@@ -13,7 +13,7 @@ CLUSTER_KUBECONFIG ?= $(LOCALBIN)/kubeconfig$(filter-out 0,$(CLUSTER_INSTANCE))
 # The directory of containerd and its shim. By default, they are this machine's.
 CLUSTER_CONTAINERD ?=
 CLUSTER = $(LOCALBIN)/cluster --instance $(CLUSTER_INSTANCE) --state-dir $(CLUSTER_STATE) --kubernetes $(KUBERNETES) \
-	$(if $(CLUSTER_CONTAINERD),--containerd $(CLUSTER_CONTAINERD)) --daemon $(DAEMON) --bin $(LOCALBIN) --kubeconfig $(CLUSTER_KUBECONFIG)
+	$(if $(CLUSTER_CONTAINERD),--containerd $(CLUSTER_CONTAINERD)) --daemon $(DAEMON) $(if $(OTHER_DAEMON),--other-daemon $(OTHER_DAEMON)) --bin $(LOCALBIN) --kubeconfig $(CLUSTER_KUBECONFIG)
 
 # The cluster's program, and the content of its images.
 .PHONY: build-cluster

@@ -181,9 +181,12 @@ func TestPorts(t *testing.T) {
 }
 
 func TestDaemonLogLevels(t *testing.T) {
-	for _, level := range []string{"info", "WARN", "off", "bpfman=debug", "info, bpfman::multiprog = trace", "debug/attach|a=b", "info,", "bpfman="} {
-		if got := mustParse(t, map[string]string{KeyDaemonLogLevel: level}).Daemon.LogLevel; got != level {
-			t.Errorf("%q became %q", level, got)
+	for level, all := range map[string]string{
+		"info": "info", "WARN": "warn", "off": "error", "bpfman=debug": "info", "info, bpfman::multiprog = trace": "info",
+		"a=trace, debug": "debug", "debug/attach|a=b": "debug", "info,": "info", "bpfman=": "info",
+	} {
+		if got := mustParse(t, map[string]string{KeyDaemonLogLevel: level}).Daemon; got.LogLevel != level || got.LogLevelOfAll() != all {
+			t.Errorf("%q became %q, and %q for the daemon in Go", level, got.LogLevel, got.LogLevelOfAll())
 		}
 	}
 }

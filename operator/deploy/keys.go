@@ -5,6 +5,7 @@ package deploy
 
 import (
 	"slices"
+	"strings"
 
 	"golang.org/x/net/http/httpproxy"
 	corev1 "k8s.io/api/core/v1"
@@ -93,6 +94,22 @@ type DaemonConfig struct {
 	TOML string
 	// Signatures is what the user's file wants the daemon to do about signatures.
 	Signatures Signatures
+}
+
+// LogLevelOfAll returns the level of all modules, or "info". The daemon in Go has other modules, and doesn't start with a word
+// that it doesn't know.
+func (c DaemonConfig) LogLevelOfAll() string {
+	directives, _, _ := strings.Cut(c.LogLevel, "/")
+	level := "info"
+	for directive := range strings.SplitSeq(directives, ",") {
+		switch word := strings.ToLower(strings.TrimSpace(directive)); {
+		case word == "off":
+			level = "error"
+		case word != "" && !strings.Contains(word, "="):
+			level = word
+		}
+	}
+	return level
 }
 
 // AgentConfig configures the agent's container. The addresses are on the node, because the pod uses the host's
@@ -274,7 +291,7 @@ var keys = []Key{
 	},
 	{
 		Name: KeyDaemonLogLevel, Section: "Daemon", Value: "logLevels.daemon", Default: "info",
-		Description: "log level of the daemon, in the syntax of Rust's env_logger: `info`, `bpfman=debug`. A single word must be a level. To name a module, add its level, as in `bpfman=trace`.",
+		Description: "log level of the daemon, in the syntax of Rust's env_logger: `info`, `bpfman=debug`. A single word must be a level. To name a module, add its level, as in `bpfman=trace`. The [daemon in Go](#supported-daemons) ignores levels of modules.",
 		set:         func(c *Config, v string) error { c.Daemon.LogLevel = v; return checkLogFilter(v) },
 	},
 	{

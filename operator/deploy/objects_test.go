@@ -446,6 +446,30 @@ func TestDaemonReadsNoCertificates(t *testing.T) {
 	}
 }
 
+// TestDaemonServes checks the only arguments with which both daemons serve, and that only the daemon's container has the
+// socket of the CSI plugin that it then has.
+func TestDaemonServes(t *testing.T) {
+	ds := daemonSet(t, map[string]string{KeyDaemonLogLevel: "warn,bpfman=debug"})
+	daemon := containers(ds)["bpfman"]
+	if !slices.Equal(daemon.Args, []string{"--csi-support"}) || len(daemon.Command) > 0 {
+		t.Errorf("the daemon is started with %q %q", daemon.Command, daemon.Args)
+	}
+	for name, level := range map[string]string{"RUST_LOG": "warn,bpfman=debug", "BPFMAN_LOG": "warn"} {
+		if !slices.Contains(daemon.Env, corev1.EnvVar{Name: name, Value: level}) {
+			t.Errorf("%s isn't %s: %v", name, level, daemon.Env)
+		}
+	}
+	at := slices.IndexFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "csi-daemon" })
+	if at < 0 || ds.Spec.Template.Spec.Volumes[at].EmptyDir == nil {
+		t.Error("the CSI plugin's socket isn't in a directory of the pod")
+	}
+	for name, c := range containers(ds) {
+		if has := mounts(c, "csi-daemon", "/run/bpfman/csi", false); has != (name == "bpfman") {
+			t.Errorf("%s has the CSI plugin's socket: %v", name, has)
+		}
+	}
+}
+
 // TestStore checks that only the agent writes bytecode, and that the daemon reads it at the same path, because the
 // agent gives it paths of files.
 func TestStore(t *testing.T) {

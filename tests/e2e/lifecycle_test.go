@@ -34,7 +34,7 @@ const (
 
 // documented is what stays on a node until it is cleaned, according to docs/install.md.
 var documented = []string{
-	"/run/bpfman/cri", "/run/bpfman/db", "/run/bpfman/fs", "/run/bpfman/tuf", kubeletRoot + "/plugins/csi-bpfman", "mount of bpf /run/bpfman/fs",
+	"/run/bpfman/cri", "/run/bpfman/csi", "/run/bpfman/db", "/run/bpfman/fs", "/run/bpfman/tuf", kubeletRoot + "/plugins/csi-bpfman", "mount of bpf /run/bpfman/fs",
 }
 
 // order is an order of uninstalling bpfman.

@@ -36,22 +36,25 @@ var settings = struct {
 	probe, counters, exporter, uprobed, sampleApp string
 	// uninstall is whether tests can install and uninstall bpfman.
 	uninstall bool
+	// otherDaemon is the image of another daemon. If it is empty, the cluster has none.
+	otherDaemon string
 	// nodes is the number of nodes for tests that need several. machines is the command
 	// that controls the machines, hack/cluster with its flags.
 	nodes, machines string
 }{
-	kubeconfig: os.Getenv("KUBECONFIG"),
-	bytecode:   variable("BYTECODE_REGISTRY", "quay.io") + "/" + bytecodePrefix,
-	push:       os.Getenv("BYTECODE_PUSH"),
-	pushCA:     os.Getenv("BYTECODE_PUSH_CA"),
-	probe:      variable("BPFMAN_NODE_PROBE_IMG", "quay.io/bpfman/bpfman-node-probe:latest"),
-	counters:   variable("BPFMAN_COUNTERS_IMG", "quay.io/bpfman/bpfman-counters:latest"),
-	exporter:   variable("BPFMAN_MAP_EXPORTER_IMG", "quay.io/bpfman/bpfman-map-exporter:latest"),
-	uprobed:    variable("BPFMAN_GO_TARGET_IMG", "quay.io/bpfman/bpfman-go-target:latest"),
-	sampleApp:  os.Getenv("SAMPLE_APP_IMG"),
-	uninstall:  os.Getenv("E2E_UNINSTALL") == "yes",
-	nodes:      os.Getenv("E2E_NODES"),
-	machines:   os.Getenv("E2E_MACHINES"),
+	kubeconfig:  os.Getenv("KUBECONFIG"),
+	bytecode:    variable("BYTECODE_REGISTRY", "quay.io") + "/" + bytecodePrefix,
+	push:        os.Getenv("BYTECODE_PUSH"),
+	pushCA:      os.Getenv("BYTECODE_PUSH_CA"),
+	probe:       variable("BPFMAN_NODE_PROBE_IMG", "quay.io/bpfman/bpfman-node-probe:latest"),
+	counters:    variable("BPFMAN_COUNTERS_IMG", "quay.io/bpfman/bpfman-counters:latest"),
+	exporter:    variable("BPFMAN_MAP_EXPORTER_IMG", "quay.io/bpfman/bpfman-map-exporter:latest"),
+	uprobed:     variable("BPFMAN_GO_TARGET_IMG", "quay.io/bpfman/bpfman-go-target:latest"),
+	sampleApp:   os.Getenv("SAMPLE_APP_IMG"),
+	uninstall:   os.Getenv("E2E_UNINSTALL") == "yes",
+	otherDaemon: os.Getenv("BPFMAN_OTHER_IMG"),
+	nodes:       os.Getenv("E2E_NODES"),
+	machines:    os.Getenv("E2E_MACHINES"),
 }
 
 var bytecodePrefix = variable("BYTECODE_PREFIX", "bpfman-bytecode")

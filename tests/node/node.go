@@ -30,7 +30,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
 )
 
-// The executables of the node components.
+// The executables of the node components. Processes also finds the daemon in Go, goDaemon, by the name of the one in Rust.
 const (
 	Daemon    = "bpfman-rpc"
 	Agent     = "bpfman-agent"
@@ -38,6 +38,8 @@ const (
 	Inspector = "bpfman-inspector"
 	Registrar = "csi-node-driver-registrar"
 	Operator  = "bpfman-operator"
+
+	goDaemon = "bpfman"
 )
 
 // daemonSocket is the path of the daemon's socket in its container.

@@ -28,7 +28,10 @@ func LoseState() error {
 			return err
 		}
 	}
-	lost := []string{filepath.Join(state, "db")}
+	var lost []string
+	for _, name := range []string{"db", ".lock", "programs"} { // the latter two are the Go daemon's
+		lost = append(lost, filepath.Join(state, name))
+	}
 	// The directory itself is a mount point.
 	pins, err := os.ReadDir(filepath.Join(state, filepath.Base(daemonPins)))
 	if err != nil {

@@ -128,7 +128,7 @@ func MemoryOf(pid int) (ProcessMemory, error) {
 }
 
 // programName returns the name of a process's executable. For Kubernetes' multi-call binary, it returns the name
-// with which it was called. It returns "" if there is none.
+// with which it was called, and Daemon for both daemons. It returns "" if there is none.
 func programName(pid int) string {
 	dir := procOf(pid)
 	target, err := os.Readlink(filepath.Join(dir, "exe"))
@@ -137,7 +137,11 @@ func programName(pid int) string {
 	}
 	// The suffix appears if the file was replaced while it was running.
 	name := strings.TrimSuffix(filepath.Base(target), " (deleted)")
-	if name != manyPrograms {
+	switch name {
+	case goDaemon:
+		return Daemon
+	case manyPrograms:
+	default:
 		return name
 	}
 	line, err := os.ReadFile(filepath.Join(dir, "cmdline"))

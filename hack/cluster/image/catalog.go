@@ -19,7 +19,8 @@ import (
 // Sources are the locations of the images' files.
 type Sources struct {
 	Bin        string // the directory with the project's static binaries
-	Daemon     string // bpfman-rpc
+	Daemon     string // bpfman-rpc, or bpfman if it is the daemon in Go
+	Other      string // another daemon, for the image OtherDaemon
 	RegistryCA string // a certificate that the agent trusts in addition to the host's
 	Kubernetes string // the multi-call binary of hack/kubernetes
 }
@@ -29,6 +30,9 @@ const NextTag = "next"
 
 // prometheusImage is the image that the tutorial uses, with the version that hack/make/tools.mk names.
 const prometheusImage = "quay.io/prometheus/prometheus:v3.13.5"
+
+// OtherDaemon is the image of a second daemon. Tests change a node from one to the other.
+const OtherDaemon = "quay.io/bpfman/bpfman:other"
 
 // AbsentError names the file that is missing to build an image.
 type AbsentError struct{ Image, File string }
@@ -65,7 +69,8 @@ func Catalog() []Description {
 		Command{Repository: "pause", Binary: "pause"}.describe(),
 		// The name is the same as in docs/get-started.md, so that its pod works unchanged.
 		{Name: "docker.io/library/busybox:1.37", describe: busybox},
-		{Name: "quay.io/bpfman/bpfman:v0.6.0", describe: daemon},
+		{Name: "quay.io/bpfman/bpfman:v0.6.0", describe: daemon(func(s Sources) string { return s.Daemon })},
+		{Name: OtherDaemon, Optional: true, describe: daemon(func(s Sources) string { return s.Other })},
 		Command{Repository: "bpfman-node-probe", Binary: "node-probe"}.describe(),
 		Command{Repository: "csi-node-driver-registrar", Binary: "csi-node-driver-registrar"}.describe(),
 		{Name: prometheusImage, Optional: true, describe: prometheus},
@@ -80,7 +85,7 @@ func Catalog() []Description {
 // Description describes an image that can be built if its files exist.
 type Description struct {
 	Name string
-	// Optional means that only a tutorial uses the image.
+	// Optional means that only a tutorial or a test uses the image.
 	Optional bool
 	describe func(ctx context.Context, name string, s Sources) (Image, error)
 }
@@ -212,10 +217,20 @@ func python(ctx context.Context, name string, _ Sources) (Image, error) {
 	return Image{Name: name, Files: append(files, libraries...), Entrypoint: []string{"/usr/bin/python3"}}, nil
 }
 
-// daemon describes bpfman's published image: the same binary, working directory, and command line. The only
+// daemon describes bpfman's published image of a daemon: the same binary, working directory, and command line. The only
 // difference is that the launcher starts the daemon (see hack/cluster/launcher).
-func daemon(ctx context.Context, name string, s Sources) (Image, error) {
-	executable, err := existing(name, "/bpfman-rpc", s.Daemon)
+func daemon(binary func(Sources) string) func(context.Context, string, Sources) (Image, error) {
+	return func(ctx context.Context, name string, s Sources) (Image, error) {
+		return daemonImage(ctx, name, binary(s), s)
+	}
+}
+
+func daemonImage(ctx context.Context, name, binary string, s Sources) (Image, error) {
+	command := []string{"./bpfman-rpc", "--timeout=0"}
+	if filepath.Base(binary) != "bpfman-rpc" {
+		command = []string{"./bpfman"} // the one in Go, which the DaemonSet's arguments have serve
+	}
+	executable, err := existing(name, command[0][1:], binary)
 	if err != nil {
 		return Image{}, err
 	}
@@ -224,7 +239,7 @@ func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 		return Image{}, err
 	}
 	files := append(base(), executable, launcher)
-	libraries, err := sharedLibraries(ctx, s.Daemon)
+	libraries, err := sharedLibraries(ctx, binary)
 	if err != nil {
 		return Image{}, err
 	}
@@ -239,7 +254,7 @@ func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 		Name:       name,
 		Files:      files,
 		Env:        []string{"SSL_CERT_FILE=" + bundle},
-		Entrypoint: []string{"./daemon-launcher", "--", "./bpfman-rpc", "--timeout=0"},
+		Entrypoint: append([]string{"./daemon-launcher", "--"}, command...),
 	}, nil
 }
 

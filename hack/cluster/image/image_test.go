@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +131,39 @@ func TestCatalogNamesWhatIsNotBuilt(t *testing.T) {
 		if absent := (*AbsentError)(nil); !errors.As(err, &absent) || absent.Image != description.Name {
 			t.Errorf("%s: %v, want that its file is absent", description.Name, err)
 		}
+	}
+}
+
+// TestDaemons checks that each daemon has the path and the command line of its published image.
+func TestDaemons(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"bpfman-rpc", "bpfman-other", "daemon-launcher"} {
+		if err := os.Symlink("/bin/true", filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sources := Sources{Bin: dir, Daemon: filepath.Join(dir, "bpfman-rpc"), Other: filepath.Join(dir, "bpfman-other")}
+	want := map[string][]string{
+		"quay.io/bpfman/bpfman:v0.6.0": {"./daemon-launcher", "--", "./bpfman-rpc", "--timeout=0"},
+		OtherDaemon:                    {"./daemon-launcher", "--", "./bpfman"},
+	}
+	for _, description := range Catalog() {
+		entrypoint, is := want[description.Name]
+		if !is {
+			continue
+		}
+		delete(want, description.Name)
+		built, err := description.Describe(t.Context(), sources)
+		if err != nil {
+			t.Fatal(err)
+		}
+		executable := strings.TrimPrefix(entrypoint[2], ".")
+		if !slices.Equal(built.Entrypoint, entrypoint) || !slices.ContainsFunc(built.Files, func(f File) bool { return f.Path == executable }) {
+			t.Errorf("%s starts with %q", description.Name, built.Entrypoint)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("the catalog lacks %v", want)
 	}
 }
 

@@ -85,6 +85,9 @@ func write(ctx context.Context, file string, descriptions []image.Description, s
 	images := map[name.Tag]v1.Image{}
 	for _, description := range descriptions {
 		described, err := description.Describe(ctx, sources)
+		if absent := (*image.AbsentError)(nil); description.Optional && errors.As(err, &absent) {
+			continue
+		}
 		if err != nil {
 			return err
 		}

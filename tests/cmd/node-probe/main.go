@@ -68,7 +68,10 @@ const usage = `usage: node-probe command
   stream INTERFACE EVERY PROGRAM=MAP...
                           send frames at its peer until end-stream is called; what became
                           of them, and what programs counted
-  end-stream INTERFACE    end it
+  handover INTERFACE EVERY MAP
+                          send frames at its peer until end-stream is called; how many of
+                          them were counted by no program with that map, and by several
+  end-stream INTERFACE    end either
   hold NAME tcx|xdp|tracepoint WHERE N
                           load N programs and attach them, as software does that knows
                           nothing of bpfman, until end-hold is called
@@ -114,7 +117,7 @@ func run(ctx context.Context, args []string) (any, error) {
 		return nil, nil
 	}
 	limit := deadline
-	if len(args) > 0 && slices.Contains([]string{"stream", "hold", "proxy", "try", "outage"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"stream", "handover", "hold", "proxy", "try", "outage"}, args[0]) {
 		limit = longest
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -205,6 +208,15 @@ func onNetwork(ctx context.Context, command, argument string, args []string) (an
 		return nil, node.SendFrame(argument)
 	case "stream":
 		return stream(ctx, args[1:])
+	case "handover":
+		if len(args) != 4 {
+			return nil, errors.New("handover takes an interface, an interval and a map")
+		}
+		interval, err := time.ParseDuration(args[2])
+		if err != nil {
+			return nil, fmt.Errorf("interval: %w", err)
+		}
+		return node.SendHandover(ctx, args[1], interval, args[3])
 	case "end-stream":
 		return nil, node.EndStream(ctx, argument)
 	case "hold":
