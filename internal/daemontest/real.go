@@ -30,7 +30,7 @@ const (
 	// daemon on machines where RLIMIT_MEMLOCK can't be raised.
 	launcherVariable = "BPFMAN_LAUNCHER"
 
-	startTimeout = 20 * time.Second
+	startTimeout = 2 * time.Minute // in an emulated machine
 	// logTail is how much of the daemon's log a failed test shows, in bytes.
 	logTail = 4096
 )

@@ -392,9 +392,9 @@ const ownPins = "dispatcher-test/"
 
 // checkTables checks that there are no unexpected pins, mounts, or processes.
 func (w *world) checkTables(name string, s node.Survey, pods map[string]types.UID, p *problems) {
-	programs, links := map[string]bool{}, 0
+	programs, mapsOf, links := map[string]bool{}, map[string]bool{}, 0
 	for _, program := range s.Programs {
-		programs[fmt.Sprint(program.ID)] = true
+		programs[fmt.Sprint(program.ID)], mapsOf[program.MapsOf] = true, true
 		w.seenPrograms[program.ID] = true
 		links += len(program.Links)
 		for _, id := range program.MapIDs {
@@ -408,10 +408,10 @@ func (w *world) checkTables(name string, s node.Survey, pods map[string]types.UI
 		case strings.HasPrefix(pin, "prog_"):
 			pinned[strings.TrimPrefix(pin, "prog_")] = true
 		case strings.HasPrefix(pin, ownPins):
-		case dir == "links":
+		case dir == "links", strings.HasPrefix(dir, "tcx-"): // the latter are the Go daemon's
 			pinnedLinks++
 		case dir == "maps":
-			if id, _, _ := strings.Cut(rest, "/"); !programs[id] {
+			if id, _, _ := strings.Cut(rest, "/"); !programs[id] && !mapsOf[id] {
 				p.add("pin %s on %s is nobody's", pin, name)
 			}
 		default:

@@ -8,6 +8,8 @@ package node
 import (
 	"context"
 	"fmt"
+	"path"
+	"slices"
 
 	"google.golang.org/grpc/status"
 
@@ -22,9 +24,11 @@ type Program struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Links    []uint32          `json:"links,omitempty"`
 	MapIDs   []uint32          `json:"mapIDs,omitempty"`
+	// MapsOf is the ID in the path of the pinned maps. With the daemon in Go, the first function of a load has the maps.
+	MapsOf string `json:"mapsOf,omitempty"`
 }
 
-// Programs lists the programs that the daemon loaded.
+// Programs lists the programs that the daemon loaded. It asks for links that aren't in the list: the daemon in Go lists none.
 func Programs(ctx context.Context, client gobpfman.BpfmanClient) ([]Program, error) {
 	only := true
 	list, err := client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only})
@@ -33,12 +37,28 @@ func Programs(ctx context.Context, client gobpfman.BpfmanClient) ([]Program, err
 	}
 	programs := make([]Program, 0, len(list.GetResults()))
 	for _, r := range list.GetResults() {
-		programs = append(programs, Program{
+		p := Program{
 			ID: r.GetKernelInfo().GetId(), Function: r.GetInfo().GetName(), Metadata: r.GetInfo().GetMetadata(),
 			Links: r.GetInfo().GetLinks(), MapIDs: r.GetKernelInfo().GetMapIds(),
-		})
+			MapsOf: path.Base(r.GetInfo().GetMapPinPath()),
+		}
+		if len(p.Links) == 0 {
+			found, err := client.Get(ctx, &gobpfman.GetRequest{Id: p.ID})
+			if err != nil {
+				if now, listErr := client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only}); listErr == nil && !lists(now, p.ID) {
+					continue // it was unloaded in the meantime
+				}
+				return nil, fmt.Errorf("get program %d of the daemon: %w", p.ID, err)
+			}
+			p.Links = found.GetInfo().GetLinks()
+		}
+		programs = append(programs, p)
 	}
 	return programs, nil
+}
+
+func lists(list *gobpfman.ListResponse, id uint32) bool {
+	return slices.ContainsFunc(list.GetResults(), func(r *gobpfman.ListResponse_ListResult) bool { return r.GetKernelInfo().GetId() == id })
 }
 
 // Trial is the result of trying a type of program directly with the daemon.
