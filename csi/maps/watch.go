@@ -10,14 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// watchRetry is the interval at which to look for the daemon's directory until the
-// daemon runs for the first time.
-const watchRetry = time.Second
+// watchRetry is the maximum interval at which to look for the daemon's directory until it exists.
+var watchRetry = time.Second
 
 // Watch calls changed when directories for maps appear or disappear below root, which
 // means that programs can have been loaded or unloaded. It returns when the context
@@ -33,27 +33,41 @@ func Watch(ctx context.Context, root string, changed func()) error {
 	stop := context.AfterFunc(ctx, func() { events.Close() })
 	defer stop()
 	for ctx.Err() == nil {
-		_, err := unix.InotifyAddWatch(fd, root, unix.IN_CREATE|unix.IN_DELETE|unix.IN_ONLYDIR)
+		watch, err := unix.InotifyAddWatch(fd, root, unix.IN_CREATE|unix.IN_DELETE|unix.IN_ONLYDIR)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			select {
-			case <-ctx.Done():
-			case <-time.After(watchRetry):
-			}
+			awaitDirectory(fd, events, root)
 			continue
 		case err != nil:
 			return fmt.Errorf("watch %s: %w", root, err)
 		}
-		if err := readEvents(events, changed); err != nil && ctx.Err() == nil {
+		if err := readEvents(events, watch, changed); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("watch %s: %w", root, err)
 		}
 	}
 	return nil
 }
 
+// awaitDirectory returns when a directory can have appeared, or after watchRetry. The daemon in Go only creates it with the
+// first program, whose maps somebody can ask for at once.
+func awaitDirectory(fd int, events *os.File, directory string) {
+	if parent, err := unix.InotifyAddWatch(fd, filepath.Dir(directory), unix.IN_CREATE|unix.IN_ONLYDIR); err == nil {
+		defer func() { _, _ = unix.InotifyRmWatch(fd, uint32(parent)) }()
+	}
+	if _, err := os.Lstat(directory); err == nil {
+		return
+	}
+	_ = events.SetReadDeadline(time.Now().Add(watchRetry))
+	defer func() { _ = events.SetReadDeadline(time.Time{}) }()
+	_, _ = events.Read(make([]byte, eventsSize)) // what it says is of no use
+}
+
+// eventsSize is the size of a buffer for events, which is enough for any one.
+const eventsSize = 16 << 10
+
 // readEvents returns when the watch ends because its directory was removed.
-func readEvents(events *os.File, changed func()) error {
-	buffer := make([]byte, 16<<10)
+func readEvents(events *os.File, watch int, changed func()) error {
+	buffer := make([]byte, eventsSize)
 	for {
 		changed()
 		n, err := events.Read(buffer)
@@ -65,7 +79,7 @@ func readEvents(events *os.File, changed func()) error {
 			if err := binary.Read(bytes.NewReader(rest), binary.NativeEndian, &event); err != nil {
 				return err
 			}
-			if event.Mask&unix.IN_IGNORED != 0 {
+			if event.Mask&unix.IN_IGNORED != 0 && event.Wd == int32(watch) {
 				changed()
 				return nil
 			}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,8 +16,11 @@ import (
 )
 
 // TestWatch watches a bpffs through another mount than the one that the daemon uses,
-// like the plugin's container.
+// like the plugin's container. The directory's creation is noticed, without looking again.
 func TestWatch(t *testing.T) {
+	retry := watchRetry
+	watchRetry = time.Hour
+	t.Cleanup(func() { watchRetry = retry })
 	directory := sandbox.Root(t)
 	daemons, ours := filepath.Join(directory, "daemon"), filepath.Join(directory, "plugin")
 	sandbox.MountBPFFS(t, daemons)

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -350,8 +351,8 @@ func TestVolumesFollowTheRealDaemon(t *testing.T) {
 
 // TestGlobals mounts sections of global variables, which the daemon doesn't pin.
 func TestGlobals(t *testing.T) {
-	bpfman := sandbox.StartDaemon(t)
-	daemon, k := bpfman.Client, startPlugin(t, bpfman.Socket)
+	started := sandbox.StartDaemon(t)
+	daemon, k := started.Client, startPlugin(t, started.Socket)
 	statistics := func() uint32 {
 		return loadFrom(t, daemon, "kill_statistics", "kill_statistics", "counter", "TracepointProgram", "")
 	}
@@ -381,8 +382,12 @@ func TestGlobals(t *testing.T) {
 		}
 		m.Close()
 	}
-	// The kernel knows no types of it.
-	if _, err := os.ReadFile(bss); !errors.Is(err, syscall.EIO) {
+	// Only the daemon in Go tells the kernel the types of it.
+	which, err := bpfman.Recognize(t.Context(), daemon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(bss); (err == nil) != (which == bpfman.Go) || err != nil && !errors.Is(err, syscall.EIO) {
 		t.Errorf("read as text: %v", err)
 	}
 	if message := k.condition(t, request); message != "" {
