@@ -265,7 +265,7 @@ func (a *adaption) writeTypes() error {
 	if err != nil {
 		return err
 	}
-	if err := types.define(); err != nil {
+	if err := types.define(unprintableVariables(a.types)); err != nil {
 		return err
 	}
 	if err := types.defineMaps(a.defined, a.removed); err != nil {

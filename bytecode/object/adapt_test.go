@@ -525,7 +525,7 @@ func TestCountValues(t *testing.T) {
 		"the variables of a section":  {&btf.Datasec{Vars: []btf.VarSecinfo{{Type: &btf.Var{Type: nest(120, 3)}}}}, maxPrinted + 1},
 		"a variable":                  {&btf.Var{Type: pair}, 2},
 	} {
-		if got := countValues(c.t); got != c.want {
+		if got := countValues(c.t, maxPrinted); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

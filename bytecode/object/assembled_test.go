@@ -4,6 +4,7 @@
 package object
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"slices"
@@ -39,6 +40,12 @@ func defined(name string, kind ebpf.MapType, pinned bool, key, value btf.Type) *
 // the first map and calls a helper, and g, maps, the global variable limit, and debug sections.
 func assembled(tb testing.TB, definitions ...*btf.Var) []byte {
 	tb.Helper()
+	return assembledWith(tb, number, definitions...)
+}
+
+// assembledWith is assembled with another type of the global variable, of four bytes.
+func assembledWith(tb testing.TB, limit btf.Type, definitions ...*btf.Var) []byte {
+	tb.Helper()
 	list, variables := &btf.Datasec{Name: mapsSection}, &btf.Datasec{Name: ".rodata", Size: 4}
 	symbols := []symbol{functionSymbol("f", 3, 0, 4), functionSymbol("g", 3, 4, 1)}
 	data := func(name string, section int, at, size uint64) {
@@ -52,7 +59,7 @@ func assembled(tb testing.TB, definitions ...*btf.Var) []byte {
 		list.Size += size
 	}
 	data("limit", 5, 0, 4)
-	variables.Vars = []btf.VarSecinfo{{Type: &btf.Var{Name: "limit", Type: &btf.Const{Type: number}, Linkage: btf.GlobalVar}, Size: 4}}
+	variables.Vars = []btf.VarSecinfo{{Type: &btf.Var{Name: "limit", Type: &btf.Const{Type: limit}, Linkage: btf.GlobalVar}, Size: 4}}
 	own, err := btf.NewBuilder([]btf.Type{list, variables}, nil)
 	if err != nil {
 		tb.Fatal(err)
@@ -96,6 +103,31 @@ func TestAssembled(t *testing.T) {
 	}
 	if !slices.Equal(o.MapTypes, []string{"array", "hash"}) {
 		t.Errorf("types of maps %q", o.MapTypes)
+	}
+}
+
+// What the daemon gets has no types for global variables that the kernel can't print. The daemon in Go would give them to the
+// kernel.
+func TestAdaptUnprintableVariables(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit btf.Type
+		typed bool
+	}{"usual": {nest(40, 3), true}, "unions": {nest(120, 3), false}} {
+		adapted, err := Adapt(assembledWith(t, c.limit, defined("counts_of_f", ebpf.Hash, false, number, number)), withoutTypes(nil))
+		if err != nil || len(adapted.Unusable) > 0 {
+			t.Fatalf("%s: %+v, %v", name, adapted, err)
+		}
+		types, err := btf.LoadSpecFromReader(bytes.NewReader(adapted.Content))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var section *btf.Datasec
+		if err := types.TypeByName(".rodata", &section); (err == nil) != c.typed {
+			t.Errorf("%s: .rodata has types: %v, %v", name, section, err)
+		}
+		if o, err := Read(adapted.Content); err != nil || len(o.Globals) != 1 || o.Globals[0].Name != "limit" {
+			t.Errorf("%s: %+v, %v", name, o, err)
+		}
 	}
 }
 

@@ -146,8 +146,9 @@ func (d *btfData) integer() uint32 {
 }
 
 // define replaces what the kernel refuses, because a linker should have: the declarations of external variables and
-// functions, and the sections that list them. A list of variables and a structure have the same size.
-func (d *btfData) define() error {
+// functions, and the sections that list them. So are sections that the kernel can't print. A list of variables and a structure
+// have the same size.
+func (d *btfData) define(unprintable map[string]bool) error {
 	integer := d.integer()
 	return d.each(func(_ uint32, t *btfType, more []byte) error {
 		switch kind := t.kind(); {
@@ -156,7 +157,7 @@ func (d *btfData) define() error {
 			t.Reference = integer
 		case kind == btfFunc && t.Info&btfCount == btfExtern:
 			t.Info = kind<<btfKindAt | btfGlobal
-		case kind == btfDataSec && (d.text(t.Name) == kconfigSection || d.text(t.Name) == ksymsSection):
+		case kind == btfDataSec && (d.text(t.Name) == kconfigSection || d.text(t.Name) == ksymsSection || unprintable[d.text(t.Name)]):
 			count := t.Info & btfCount
 			*t = btfType{Info: btfStruct<<btfKindAt | count, Reference: count * 4}
 			for n := range count {

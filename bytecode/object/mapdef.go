@@ -118,7 +118,23 @@ func (d *definition) typesFit() bool {
 // types. It prints all of it when the map is read as a file, and nothing ends the reader meanwhile. It prints each member of
 // a union, so a few bytes can have any number of values.
 func unprintable(key, value btf.Type) bool {
-	return countValues(key) > maxPrinted || countValues(value) > maxPrinted
+	return countValues(key, maxPrinted) > maxPrinted || countValues(value, maxPrinted) > maxPrinted
+}
+
+// unprintableVariables returns the sections of global variables that have more values than bytes, which only unions have, and
+// too many to print. The daemon in Go gives their maps types.
+func unprintableVariables(types *btf.Spec) map[string]bool {
+	found := map[string]bool{}
+	if types == nil {
+		return found
+	}
+	for t, err := range types.All() {
+		if section, is := t.(*btf.Datasec); is && err == nil && section.Name != mapsSection {
+			limit := max(maxPrinted, uint64(section.Size))
+			found[section.Name] = found[section.Name] || countValues(section, limit) > limit
+		}
+	}
+	return found
 }
 
 const (
@@ -129,10 +145,10 @@ const (
 	maxNested = 32
 )
 
-// countValues returns how many values the kernel prints for a type. It returns a number above maxPrinted for more than
+// countValues returns how many values the kernel prints for a type. It returns a number above the limit for more than
 // that, and for a type that contains itself or is nested too deeply.
-func countValues(t btf.Type) uint64 {
-	const many = maxPrinted + 1
+func countValues(t btf.Type, limit uint64) uint64 {
+	many := limit + 1
 	counted := map[btf.Type]uint64{}
 	var count func(t btf.Type, nested int) uint64
 	count = func(t btf.Type, nested int) uint64 {
