@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// The daemon of v0.6.0 describes failures in the debug format of Rust's structures. This file turns that into words: first the
-// cause, and the log of the kernel's verifier last.
+// The daemon of v0.6.0 describes failures in the debug format of Rust's structures, and the one in Go begins with what it did.
+// This file turns that into words: first the cause, and the log of the kernel's verifier last.
 
 // refusedProgram matches the beginning of what the daemon says about each program that the kernel refuses. The log follows.
 var refusedProgram = regexp.MustCompile(`(?:BpfProgramError\()?LoadError \{ io_error: Os \{ code: (\d+), kind: \w+, message: "([^"]*)" \}, verifier_log: `)
@@ -32,6 +32,10 @@ var structures = []struct {
 	{regexp.MustCompile(`BpfProgramError\((.*)\)$`), "$1"},
 	{regexp.MustCompile(`Os \{ code: \d+, kind: \w+, message: "([^"]*)" \}`), "$1"},
 	{regexp.MustCompile(` \(os error \d+\)`), ""},
+	// The daemon in Go only has the end of the log.
+	{regexp.MustCompile(`^failed to load programs: (?:load program \S+: )?failed to load collection: program \S+: load program: (?:permission denied|invalid argument): `), "the kernel's verifier refuses the program: "},
+	{regexp.MustCompile(`^failed to load programs: (?:load program \S+: )?failed to load collection: program \S+: load program: (.*)`), "the kernel refuses the program: $1"},
+	{regexp.MustCompile(`^failed to load programs: `), ""},
 }
 
 // errnos are the names of the errors with which the kernel refuses programs.

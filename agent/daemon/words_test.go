@@ -54,6 +54,19 @@ func TestInWords(t *testing.T) {
 			"the kernel refuses the program: Argument list too long (E2BIG): BPF program is too large. Processed 1000001 insn",
 			"BPF program is too large. Processed 1000001 insn\nprocessed 1000001 insns",
 		},
+		"the verifier, in Go": {
+			"failed to load programs: load program rejected: failed to load collection: program rejected: load program: permission denied: " +
+				"invalid access to packet, off=0 size=1, R1(id=0,off=0,r=0): R1 offset is outside of the packet (5 line(s) omitted)",
+			"the kernel's verifier refuses the program: invalid access to packet, off=0 size=1, R1(id=0,off=0,r=0): R1 offset is outside of the packet (5 line(s) omitted)", "",
+		},
+		"the kernel, in Go": {
+			"failed to load programs: failed to load collection: program pass: load program: argument list too long: BPF program is too large. Processed 1000001 insn (2 line(s) omitted)",
+			"the kernel refuses the program: argument list too long: BPF program is too large. Processed 1000001 insn (2 line(s) omitted)", "",
+		},
+		"a variable, in Go": {
+			`failed to load programs: load program next: global variable "B" not found in program; available: [A]`,
+			`load program next: global variable "B" not found in program; available: [A]`, "",
+		},
 		"without a log":     {several(refused("1", "Operation not permitted", "")), "the kernel refuses the program: Operation not permitted (EPERM)", ""},
 		"an unknown number": {several(refused("16", "Device or resource busy", "")), "the kernel refuses the program: Device or resource busy", ""},
 		"a type":            {several("BpfProgramError(UnexpectedProgramType)"), "the section of the function is for another type of program", ""},

@@ -80,7 +80,7 @@ var partial = slices.Concat(
 		"%s: %s; the daemon reports: %s", "load %d functions, of which %s %s, from %s", "%s hasn't answered earlier requests: %w", "list interfaces of pods: the container runtime", "interfaces of pod %s/%s: %w", "%s is in section %s", "list containers: the container runtime", "list network interfaces: the kernel", "%s; and %d more containers", "list all programs", "list what refers to %s", "policies can't be evaluated: %s",
 		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
 		"exit code 0: the kubelet ends it, because it doesn't answer its liveness probe",
-		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "%s, when loading from image %s", "%w, when loading from image %s", "%w (%s): to set a value instead of bytes, write globals: {%s: %s}", "the kernel refuses the program: %s", "can't pin the $1: $2", ", and %d more refusals", " (did you mean %s?)", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
+		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "function %s can't be loaded: %w", "%s, when loading from image %s", "%w, when loading from image %s", "%w (%s): to set a value instead of bytes, write globals: {%s: %s}", "the kernel refuses the program: %s", "the kernel refuses the program: $1", "can't pin the $1: $2", ", and %d more refusals", " (did you mean %s?)", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
 	},
 	// Ends behind one.
 	[]string{
@@ -326,6 +326,21 @@ func TestEachMessageOfOthersHasOneRemedy(t *testing.T) {
 		load + "the bpfman daemon can't be reached: connection refused",
 		load + "the bpfman daemon didn't answer in time",
 		load + "this load took longer than 2m0s, 2 times in a row, so it is tried again in 10m0s",
+		// The daemon in Go, in the agent's words.
+		"load program x: program type mismatch: caller specified tracepoint but ELF section \"classifier\" implies tc; recompile the .bpf.o with the matching SEC, when loading x from image r:v1",
+		"program(s) not found in object file: [x]; available programs: [y z], when loading x, y from file /x.o",
+		`load program x: global variable "B" not found in program; available: [A], when loading x from image r:v1`,
+		`load program x: set variable "A": marshaling value A: []uint8 doesn't marshal to 1 bytes, when loading x from image r:v1`,
+		"object file /x.o: stat /x.o: no such file or directory, when loading x from file /x.o",
+		"map_owner_id 7 does not exist: map owner not found, when loading x from image r:v1",
+		"the kernel's verifier refuses the program: invalid access to packet: R1 offset is outside of the packet (5 line(s) omitted), when loading x from image r:v1",
+		"the kernel refuses the program: argument list too long: BPF program is too large, when loading x from image r:v1",
+		"the kernel refuses the program: operation not permitted (MEMLOCK may be too low, consider rlimit.RemoveMemlock), when loading x from image r:v1",
+		attach + `attach TCX: resolve interface "absent" in netns "": route ip+net: no such network interface: interface not found`,
+		attach + "attach XDP: no free dispatcher slots (all 10 occupied)",
+		attach + "program 7 is a tcx program; the tracepoint attach accepts tracepoint",
+		attach + `attach uprobe: attach uprobe to x in /bin/y: symbol x: not found`,
+		attach + `attach uprobe: resolve target "libx": not found in /etc/ld.so.cache (pass an absolute path)`,
 		// Attach points.
 		attach + "Invalid Interface",
 		attach + "unknown network interface eth9",

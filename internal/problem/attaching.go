@@ -101,12 +101,12 @@ var attaching = []Row{
 	{
 		Reason:   NoSuchInterface,
 		Messages: []string{"the node has no interface"},
-		Daemon:   []string{"Invalid Interface", "unknown network interface"},
+		Daemon:   []string{"Invalid Interface", "unknown network interface", "resolve interface … interface not found"},
 		ToDo:     "the program is attached once the interface appears: wait for it, or correct `interfaceselector`",
 	},
 	{
 		Reason: InterfaceFull,
-		Daemon: []string{"No room to attach program"},
+		Daemon: []string{"No room to attach program", "no free dispatcher slots"},
 		ToDo:   "the interface has ten programs already: detach one of them, or use a TcxProgram",
 	},
 	{
@@ -145,17 +145,17 @@ var attaching = []Row{
 	},
 	{
 		Reason: NoSuchTarget,
-		Daemon: []string{"could not resolve uprobe target", "error reading … ld.so.cache"},
+		Daemon: []string{"could not resolve uprobe target", "error reading … ld.so.cache", "resolve target … not found in", "open executable … no such file"},
 		ToDo:   "correct `target`: the node has no such library or file",
 	},
 	{
 		Reason: NoSuchSymbol,
-		Daemon: []string{"error resolving symbol"},
+		Daemon: []string{"error resolving symbol", "attach uprobe to … not found"},
 		ToDo:   "correct `func_name`: the file `target` has no such function, or is stripped",
 	},
 	{
 		Reason: AttachPointInvalid,
-		Daemon: []string{"is not a valid attach point for this program"},
+		Daemon: []string{"is not a valid attach point for this program", "attach accepts"},
 		ToDo:   "use the kind for the type of the function, or change the section of the function",
 	},
 	{

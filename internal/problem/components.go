@@ -54,7 +54,7 @@ var components = []Row{
 		Daemon: []string{
 			"does not exist or was not created by bpfman",
 			"does not exist in tree",
-			"map_owner_id does not exist",
+			"map_owner_id does not exist", "map_owner_id … map owner not found",
 			"Failed to acquire database lock",
 		},
 		ToDo: "nothing: somebody else has unloaded the program, or uses the daemon's database. The agent lists the programs, and retries",

@@ -108,7 +108,7 @@ var fields = []Row{
 	},
 	{
 		Reason: FileUnreadable,
-		Daemon: []string{"can't open file", "can't read file"},
+		Daemon: []string{"can't open file", "can't read file", "object file … no such file"},
 		ToDo:   "correct `bytecode.path`: the daemon's container has no such file, or can't read it. It doesn't have the node's directories: package the file as an image",
 		Links:  []Link{{"package the file as an image", "kubectl-bpfman.md"}},
 	},

@@ -85,12 +85,12 @@ var loading = []Row{
 	{
 		Reason:   GlobalDataSize,
 		Messages: []string{"globaldata.… has …, and the variable has …"},
-		Daemon:   []string{"symbol … has size …, but provided data is of size"},
+		Daemon:   []string{"symbol … has size …, but provided data is of size", "set variable … marshaling value"},
 		ToDo:     "give `globaldata` exactly as many bytes as the variable has, or set its value in `globals`",
 	},
 	{
 		Reason: NoSuchGlobal,
-		Daemon: []string{"symbol with name … not found in the symbols table"},
+		Daemon: []string{"symbol with name … not found in the symbols table", "global variable … not found in program"},
 		ToDo:   "`globaldata` sets a variable that the bytecode doesn't have: correct its name, or remove it",
 	},
 	{
@@ -123,25 +123,25 @@ var loading = []Row{
 	},
 	{
 		Reason: MapRefused,
-		Daemon: []string{"failed to create map"},
+		Daemon: []string{"failed to create map", "map create:"},
 		ToDo:   "the kernel refuses a map: correct its type, its sizes, or `max_entries`, or select nodes whose kernel has this type of map. If the container `bpfman` has a memory limit, all maps count: raise it",
 		Links:  []Link{{"all maps count", "configuration.md#memory-limits"}},
 	},
 	{
 		Reason: PinTaken,
-		Daemon: []string{"invalid map type", "invalid map name", "requested pinning. pinning failed", "Failed to pin", "UnableToPin", "can't pin the Program:", "map_pin_path"},
+		Daemon: []string{"invalid map type", "invalid map name", "requested pinning. pinning failed", "Failed to pin", "UnableToPin", "can't pin the Program:", "map_pin_path", "map spec is incompatible with existing map"},
 		ToDo:   "the daemon can't create or pin a map or program: remove what other software has pinned under the same name below `/sys/fs/bpf` or `/run/bpfman/fs` on the node",
 	},
 	{
 		Reason:   ProgramType,
 		Messages: []string{"the section of the function is for another type of program"},
-		Daemon:   []string{"UnexpectedProgramType", "unexpected program type"},
+		Daemon:   []string{"UnexpectedProgramType", "unexpected program type", "program type mismatch"},
 		ToDo:     "the section of the function is for another type of program: use the kind for this type, or change the section",
 	},
 	{
 		Reason:   NoSuchFunctionInFile,
 		Messages: []string{"the object has no function"},
-		Daemon:   []string{"BpfFunctionNameNotValid", "Unable to find a valid program with function name"},
+		Daemon:   []string{"BpfFunctionNameNotValid", "Unable to find a valid program with function name", "program(s) not found in object file"},
 		ToDo:     "set `bpffunctionname` to a function of the object in `bytecode.path`: `kubectl bpfman image inspect` lists them",
 	},
 	{
@@ -193,7 +193,7 @@ var loading = []Row{
 	},
 	{
 		Reason: ProgramTooComplex,
-		Daemon: []string{"the kernel refuses the program: Argument list too long", "LoadError … Argument list too long"},
+		Daemon: []string{"the kernel refuses the program: Argument list too long", "the kernel refuses the program: argument list too long", "LoadError … Argument list too long"},
 		ToDo:   "the program is too complex for the kernel's verifier: make loops shorter, or split the program",
 	},
 	{
@@ -209,6 +209,7 @@ var loading = []Row{
 		Reason: OutOfMemory,
 		Daemon: []string{
 			"the kernel refuses the program: Cannot allocate memory", "the kernel refuses the program: No space left on device",
+			"the kernel refuses the program: cannot allocate memory", "the kernel refuses the program: no space left on device",
 			"LoadError … Cannot allocate memory", "LoadError … No space left on device",
 		},
 		ToDo: "the node lacks memory for the program or its log: free some, or select other nodes",
@@ -217,13 +218,14 @@ var loading = []Row{
 		Reason: ProgramTypeUnsupported,
 		Daemon: []string{
 			"the kernel refuses the program: Unknown error 524", "the kernel refuses the program: Operation not supported",
+			"the kernel refuses the program: errno 524", "the kernel refuses the program: not supported", "the kernel refuses the program: operation not supported",
 			"LoadError … Unknown error 524", "LoadError … Operation not supported",
 		},
 		ToDo: "the node's kernel doesn't support this type of program on its architecture: use another kind, or select other nodes",
 	},
 	{
 		Reason: DispatcherRefused,
-		Daemon: []string{"the kernel refuses the program: Operation not permitted", "LoadError … Operation not permitted"},
+		Daemon: []string{"the kernel refuses the program: Operation not permitted", "the kernel refuses the program: operation not permitted", "LoadError … Operation not permitted"},
 		ToDo:   "the kernel refuses the daemon's dispatcher for XDP and TC (no BPF trampolines): use TCX, or another kernel",
 	},
 }
