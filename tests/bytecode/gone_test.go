@@ -14,11 +14,17 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
+	"github.com/bpfman/bpfman-operator/tests/eventually"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
+
+// dropTimeout is how long the maps of global variables can outlive a program. The daemon in Go has them until its memory is
+// collected, at least every two minutes. The kernel frees other objects after a moment.
+const dropTimeout = 3 * time.Minute
 
 // featurePins are the pins that the daemon creates once, with the first program for a
 // dispatcher, to detect features of the kernel.
@@ -46,7 +52,7 @@ func (f *fixture) pins(t *testing.T) []string {
 // in the kernel, or in the daemon's file system. pins are the pins from before.
 func (f *fixture) checkGone(t *testing.T, unloaded []*gobpfman.LoadResponseInfo, pins []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 	defer cancel()
 	all := true
 	list, err := f.Client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &all})
@@ -63,8 +69,7 @@ func (f *fixture) checkGone(t *testing.T, unloaded []*gobpfman.LoadResponseInfo,
 	}
 	shared := f.sharedMaps(t)
 	for _, u := range unloaded {
-		// The kernel frees unreferenced objects after a moment.
-		await(ctx, t, "the kernel drops "+u.Info.Name, func() error {
+		err := eventually.Succeeds(ctx, dropTimeout, pollInterval, func(context.Context) error {
 			program, err := ebpf.NewProgramFromID(ebpf.ProgramID(u.KernelInfo.Id))
 			if err == nil {
 				err = program.Close()
@@ -86,6 +91,9 @@ func (f *fixture) checkGone(t *testing.T, unloaded []*gobpfman.LoadResponseInfo,
 			}
 			return nil
 		})
+		if err != nil {
+			t.Fatalf("the kernel drops %s: %v", u.Info.Name, err)
+		}
 	}
 }
 
