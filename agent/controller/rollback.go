@@ -329,8 +329,13 @@ type former struct {
 
 // formerOf returns what a rollback runs of a version. Without a plan, it can't run, and nothing does.
 func (r *reconciler) formerOf(ctx context.Context, key program.Key, version *confirm.Version) former {
-	owner, err := ownerOf(version)
-	if err != nil || owner == nil {
+	if version == nil {
+		return former{}
+	}
+	log := logr.FromContextOrDiscard(ctx).WithValues("object", key.String())
+	owner, err := version.Owner()
+	if err != nil {
+		log.Error(err, "Failed to read the previous version; unloading")
 		return former{}
 	}
 	c := again(version)
@@ -340,7 +345,7 @@ func (r *reconciler) formerOf(ctx context.Context, key program.Key, version *con
 	}
 	want, err := r.planner.plan(ctx, *owner, c)
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "Failed to plan the previous version; unloading", "object", key.String())
+		log.Error(err, "Failed to plan the previous version; unloading")
 		return former{}
 	}
 	return former{owner, version.Image, want, version.Confined(), c.rest != nil}

@@ -154,10 +154,14 @@ func (p Plan) Alone(actual []daemon.Program) bool {
 func (p Plan) Leaves(actual []daemon.Program) bool {
 	for n, load := range p.Loads {
 		for function, loaded := range p.Present(n, actual) {
-			users := load.Users(function)
-			for _, link := range loaded.Links {
-				onNode := slices.ContainsFunc(users, func(user Program) bool { return user.OnNode(link.Point) })
-				if onNode && !slices.ContainsFunc(users, func(user Program) bool { return user.Wants(link) }) {
+			users, left := load.Users(function), sets.New(slices.Collect(maps.Values(loaded.Links))...)
+			for _, user := range users {
+				for _, point := range user.Points {
+					left.Delete(LinkOf(point))
+				}
+			}
+			for link := range left {
+				if slices.ContainsFunc(users, func(user Program) bool { return user.OnNode(link.Point) }) {
 					return true
 				}
 			}
