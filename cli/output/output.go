@@ -7,7 +7,6 @@ package output
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
-	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
@@ -97,11 +95,7 @@ func encode(printer printers.ResourcePrinter, format string, value any) (string,
 	if format == "yaml" {
 		// The printer doesn't support this: it parses the JSON as YAML, which doesn't allow some unescaped
 		// characters.
-		plain, err := json.Marshal(content)
-		if err != nil {
-			return "", err
-		}
-		text, err := yaml.JSONToYAML([]byte(terminal.JSON(string(plain))))
+		text, err := YAML(content)
 		return string(text), err
 	}
 	var text bytes.Buffer

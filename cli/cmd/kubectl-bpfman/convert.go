@@ -13,9 +13,10 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/cli/convert"
+	"github.com/bpfman/bpfman-operator/cli/output"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
 // errLoss means that --strict prevents a conversion.
@@ -73,8 +74,8 @@ func (o convertOptions) run(in io.Reader, out, messages io.Writer) error {
 	}
 	result, err := convert.Convert(objects)
 	for _, f := range result.Findings {
-		if _, err := fmt.Fprintln(messages, f); err != nil {
-			return fmt.Errorf("write messages: %w", err)
+		if err := remark(messages, []string{f.String()}); err != nil {
+			return err
 		}
 	}
 	switch {
@@ -139,7 +140,7 @@ func manifests(dir string) ([]string, error) {
 
 func writeYAML(w io.Writer, objects []any) error {
 	for i, o := range objects {
-		text, err := yaml.Marshal(o)
+		text, err := output.YAML(o)
 		if err != nil {
 			return fmt.Errorf("encode object %d: %w", i+1, err)
 		}
@@ -160,9 +161,11 @@ func writeJSON(w io.Writer, objects []any) error {
 	if len(objects) == 1 {
 		value = objects[0]
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "    ")
-	if err := encoder.Encode(value); err != nil {
+	text, err := json.MarshalIndent(value, "", "    ")
+	if err != nil {
+		return fmt.Errorf("encode objects: %w", err)
+	}
+	if _, err := io.WriteString(w, terminal.JSON(string(text))+"\n"); err != nil {
 		return fmt.Errorf("write objects: %w", err)
 	}
 	return nil

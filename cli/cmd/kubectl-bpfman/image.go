@@ -21,7 +21,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/bytecode/object"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
@@ -412,9 +411,9 @@ func printObject(w io.Writer, image *BytecodeImage, o manifest.Options, connect 
 			return err
 		}
 	}
-	text, err := yaml.Marshal(made)
+	text, err := output.YAML(made)
 	if err != nil {
-		return fmt.Errorf("encode object: %w", err)
+		return fmt.Errorf("print object: %w", err)
 	}
 	return printLine(w, strings.TrimSuffix(string(text), "\n"))
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/cli/output"
 	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
@@ -34,19 +34,21 @@ func checkLineFormat(format string) error {
 
 // printValue prints a value as a line of JSON, or as a document of YAML.
 func printValue(w io.Writer, format string, value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("encode %T: %w", value, err)
-	}
-	text = []byte(terminal.JSON(string(text)))
+	var text string
 	if format == "yaml" {
-		document, err := yaml.JSONToYAML(text)
+		document, err := output.YAML(value)
+		if err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+		text = "---\n" + string(document)
+	} else {
+		line, err := json.Marshal(value)
 		if err != nil {
 			return fmt.Errorf("encode %T: %w", value, err)
 		}
-		text = append([]byte("---\n"), strings.TrimSuffix(string(document), "\n")...)
+		text = terminal.JSON(string(line)) + "\n"
 	}
-	if _, err := fmt.Fprintf(w, "%s\n", text); err != nil {
+	if _, err := io.WriteString(w, text); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil

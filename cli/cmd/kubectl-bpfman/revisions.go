@@ -21,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
@@ -183,11 +182,11 @@ func (r *rolling) history(ctx context.Context, o rolled) error {
 		object.SetName(o.object.GetName())
 		return r.format.Print(r.streams.Out, object)
 	}
-	text, err := yaml.Marshal(found.stored)
+	text, err := output.YAML(found.stored)
 	if err != nil {
 		return fmt.Errorf("print revision %d: %w", r.revision, err)
 	}
-	_, err = io.WriteString(r.streams.Out, terminal.Text(string(text)))
+	_, err = r.streams.Out.Write(text)
 	return err
 }
 
@@ -235,7 +234,7 @@ func (r Revision) lines() []string {
 	if len(r.stored.Metadata.Annotations) > 0 {
 		content["annotations"] = r.stored.Metadata.Annotations
 	}
-	text, err := yaml.Marshal(content)
+	text, err := output.YAML(content)
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -13,11 +13,11 @@ import (
 )
 
 func TestTracePrints(t *testing.T) {
-	p := printed{Node: "worker-1", Print: live.Print{PID: 7, Process: "evil\x1b[2J", Text: "a: \x9bb"}}
+	p := printed{Node: "worker-1", Print: live.Print{PID: 7, Process: "evil\x1b[2J", Text: "a: \x9bb\u202e"}}
 	for format, want := range map[string]string{
-		"":     "worker-1 unknown program evil\\x1b[2J[7]: a: \\x9bb\n",
-		"json": `{"node":"worker-1","cpu":0,"process":"evil\u001b[2J","pid":7,"text":"a: \ufffdb"}` + "\n",
-		"yaml": "---\ncpu: 0\nnode: worker-1\npid: 7\nprocess: \"evil\\e[2J\"\ntext: 'a: �b'\n",
+		"":     "worker-1 unknown program evil\\x1b[2J[7]: a: \\x9bb\\u202e\n",
+		"json": `{"node":"worker-1","cpu":0,"process":"evil\u001b[2J","pid":7,"text":"a: \ufffdb\u202e"}` + "\n",
+		"yaml": "---\ncpu: 0\nnode: worker-1\npid: 7\nprocess: \"evil\\u001b[2J\"\ntext: \"a: �b\\u202e\"\n",
 	} {
 		var out bytes.Buffer
 		if err := (traceOptions{format: format}).show(genericiooptions.IOStreams{Out: &out}, p); err != nil {
