@@ -100,7 +100,7 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 	for i, c := range containers {
 		switch {
 		case c.HostNetwork && o.containers.tenant:
-			refused := newAttachPoint("interfaces"+inPodNamed+c.pod(), nil, "")
+			refused := newAttachPoint("interfaces"+v1alpha1.InPod+c.pod(), nil, "")
 			refused.Lack = errors.New("the pod uses the network of the node (hostNetwork), where namespaced programs aren't attached")
 			points = append(points, refused)
 		case c.HostNetwork:
@@ -182,13 +182,10 @@ func (n Node) lacks(name string) error {
 	return &AbsentError{text}
 }
 
-// inPodNamed is in the names of attach points in pods only: the names of interfaces of the node have no spaces.
-const inPodNamed = " in pod "
-
-// OnNode reports whether an attach point with this name, of which nothing else is known, is at an interface of the node.
+// OnNode reports whether an attach point with this name, of which nothing else is known, is at an interface of the node. Their names have no spaces.
 func (m Member) OnNode(point string) bool {
 	_, isNetwork := m.Spec.(interface{ matchesPod(Node) bool })
-	return isNetwork && !strings.Contains(point, inPodNamed)
+	return isNetwork && !strings.Contains(point, v1alpha1.InPod)
 }
 
 // inPod returns the attach points in a pod's network namespace.
@@ -198,7 +195,7 @@ func inPod(c Container, names []string, what string, info func(iface string, net
 	for _, name := range names {
 		// The digest doesn't include the path, because the network namespace doesn't
 		// change during the sandbox's life.
-		point := newAttachPoint(printable.Text(name)+what+inPodNamed+c.pod(), info(name, nil), c.Sandbox)
+		point := newAttachPoint(printable.Text(name)+what+v1alpha1.InPod+c.pod(), info(name, nil), c.Sandbox)
 		point.Info, point.Process, point.In = info(name, &netns), c.Holder(), c.Sandbox
 		if c.NetNS == "" {
 			point.Lack = &AbsentError{"the container runtime doesn't report the pod's network namespace"}

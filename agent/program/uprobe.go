@@ -79,7 +79,7 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 	var points []AttachPoint
 	for _, c := range containers {
 		pid := int32(c.PID) //nolint:gosec // PIDs are smaller than 2^22
-		point := newAttachPoint(name+" of container "+c.path(), u.info(&pid), c.ID)
+		point := newAttachPoint(name+v1alpha1.OfContainer+c.path(), u.info(&pid), c.ID)
 		point.Process, point.In = &Process{PID: c.PID, Of: c.ID, Namespace: c.Namespace}, c.ID
 		point.Lack = cmp.Or(point.Lack, u.refusal(n, c))
 		point.Withdrawn = point.Lack != nil

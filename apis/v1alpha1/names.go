@@ -34,6 +34,13 @@ const (
 	AnnotationReturnedIn = "bpfman.io/returned-in-generation"
 )
 
+// In the description of an attach point in a BpfProgramLink, these are before the namespace and name of the pod with the
+// interface, and before those of the pod with the container, which the container's name follows.
+const (
+	InPod       = " in pod "
+	OfContainer = " of container "
+)
+
 // AgentFieldManager is the field manager of the objects that agents write. The API
 // server derives it from their user agent.
 const AgentFieldManager = "bpfman-agent"

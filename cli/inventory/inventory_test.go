@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -183,7 +184,7 @@ func TestMapsHaveWholeNames(t *testing.T) {
 }
 
 // The pod is only known if the programs with a map are attached nowhere else.
-func TestOnlyPod(t *testing.T) {
+func TestOnlyPlace(t *testing.T) {
 	t.Parallel()
 	at := func(pods ...string) []v1alpha1.BpfNodeAttachPoint {
 		var points []v1alpha1.BpfNodeAttachPoint
@@ -193,37 +194,53 @@ func TestOnlyPod(t *testing.T) {
 		}
 		return points
 	}
+	uprobe := []v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, Bpfman: true, AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "uprobe", Target: "/lib/libc.so.6+0x10"}}}}
+	report := func(node string, points ...string) v1alpha1.ProgramObject {
+		of := &v1alpha1.BpfProgram{Status: v1alpha1.BpfProgramStatus{Node: node, ProgramID: 1}}
+		of.Status.Links = append(of.Status.Links, v1alpha1.BpfProgramLink{AttachPoint: "malloc in libc of container a/gone/app", State: v1alpha1.LinkNotAttached})
+		for _, point := range points {
+			of.Status.Links = append(of.Status.Links, v1alpha1.BpfProgramLink{AttachPoint: point, State: v1alpha1.LinkAttached})
+		}
+		return of
+	}
 	const dispatcher = 9
 	through := []v1alpha1.BpfNodeAttachPoint{{Type: "freplace", TargetProgramID: dispatcher}}
 	for name, c := range map[string]struct {
 		programs []v1alpha1.BpfNodeProgram
 		want     string
+		reports  []v1alpha1.ProgramObject
 	}{
-		"no program":         {nil, "/"},
-		"not attached":       {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, Bpfman: true}}, "/"},
-		"one pod":            {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p")}}, "a/p"},
-		"twice in a pod":     {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "a/p")}}, "a/p"},
-		"two pods":           {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "a/q")}}, "/"},
-		"two namespaces":     {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "b/p")}}, "/"},
-		"a pod and the node": {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "/")}}, "/"},
+		"one container":                 {uprobe, "a/p/app", []v1alpha1.ProgramObject{report("n", "malloc in libc of container a/p/app"), report("m", "malloc in libc of container a/q/app")}},
+		"two containers of a pod":       {uprobe, "a/p", []v1alpha1.ProgramObject{report("n", "malloc in libc of container a/p/app", "malloc in libc of container a/p/side")}},
+		"two pods with containers":      {uprobe, "/", []v1alpha1.ProgramObject{report("n", "malloc in libc of container a/p/app", "malloc in libc of container a/q/app")}},
+		"a file of the node":            {uprobe, "/", []v1alpha1.ProgramObject{report("n", "malloc in libc")}},
+		"a container and an interface":  {uprobe, "a/p", []v1alpha1.ProgramObject{report("n", "eth0 ingress in pod a/p", "malloc in libc of container a/p/app")}},
+		"a container, without a report": {uprobe, "/", []v1alpha1.ProgramObject{report("m", "malloc in libc of container a/p/app")}},
+		"no program":                    {programs: nil, want: "/"},
+		"not attached":                  {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, Bpfman: true}}, "/", nil},
+		"one pod":                       {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p")}}, "a/p", nil},
+		"twice in a pod":                {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "a/p")}}, "a/p", nil},
+		"two pods":                      {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "a/q")}}, "/", nil},
+		"two namespaces":                {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "b/p")}}, "/", nil},
+		"a pod and the node":            {[]v1alpha1.BpfNodeProgram{{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p", "/")}}, "/", nil},
 		"two programs": {[]v1alpha1.BpfNodeProgram{
 			{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p")}, {ID: 2, MapIDs: []uint32{7}, AttachPoints: at("a/q")},
-		}, "/"},
+		}, "/", nil},
 		"another map": {[]v1alpha1.BpfNodeProgram{
 			{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p")}, {ID: 2, MapIDs: []uint32{8}, AttachPoints: at("a/q")},
-		}, "a/p"},
+		}, "a/p", nil},
 		"through a dispatcher": {[]v1alpha1.BpfNodeProgram{
 			{ID: 1, MapIDs: []uint32{7}, Bpfman: true, Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "x"}, AttachPoints: through},
 			{ID: dispatcher, Bpfman: true, AttachPoints: at("a/p")},
-		}, "a/p"},
+		}, "a/p", nil},
 		"by a perf event": {[]v1alpha1.BpfNodeProgram{
 			{ID: 1, MapIDs: []uint32{7}, AttachPoints: at("a/p")}, {ID: 2, MapIDs: []uint32{7}, Type: "kprobe"},
-		}, "/"},
+		}, "/", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			namespace, pod := OnlyPod(&v1alpha1.BpfNode{Status: v1alpha1.BpfNodeStatus{Programs: c.programs}}, 7)
-			if got := namespace + "/" + pod; got != c.want {
+			node := &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1alpha1.BpfNodeStatus{Programs: c.programs}}
+			if got := OnlyPlace(node, 7, c.reports).String(); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})

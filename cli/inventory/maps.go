@@ -32,24 +32,71 @@ func (m Map) Unused() bool { return len(m.Programs) == 0 && len(m.Pods) == 0 }
 // or deleted.
 func (m Map) Stale() bool { return len(m.Programs) == 0 && len(m.Pods) > 0 }
 
-// OnlyPod returns the pod whose packets or calls the programs with a map see, or "" if they are attached elsewhere too, or
-// in several pods.
-func OnlyPod(node *v1alpha1.BpfNode, mapID uint32) (namespace, pod string) {
+// Place is a pod, or a container of it. It is empty for what isn't in one.
+type Place struct{ Namespace, Pod, Container string }
+
+// String names the place, such as shop/web-0/app.
+func (p Place) String() string {
+	return strings.TrimSuffix(p.Namespace+"/"+p.Pod+"/"+p.Container, "/")
+}
+
+// OnlyPlace returns the pod whose packets or calls the programs with a map see, and the container if they see those of one only.
+// It is empty if they are attached elsewhere too, or in several pods. reports are about programs of any node. Only they tell in
+// which containers uprobes are.
+func OnlyPlace(node *v1alpha1.BpfNode, mapID uint32, reports []v1alpha1.ProgramObject) (only Place) {
 	for _, p := range Programs(node) {
 		if !slices.Contains(p.MapIDs, mapID) {
 			continue
 		}
-		if p.Unknown != "" {
-			return "", ""
+		places, known := p.places(reports)
+		if !known {
+			return Place{}
 		}
-		for _, a := range p.points() {
-			if a.Pod == "" || pod != "" && (a.Pod != pod || a.Namespace != namespace) {
-				return "", ""
+		for _, at := range places {
+			switch {
+			case at.Pod == "", only.Pod != "" && (at.Pod != only.Pod || at.Namespace != only.Namespace):
+				return Place{}
+			case only.Pod != "" && at.Container != only.Container:
+				at.Container = ""
 			}
-			namespace, pod = a.Namespace, a.Pod
+			only = at
 		}
 	}
-	return namespace, pod
+	return only
+}
+
+// places returns where a program is attached. It returns false if that isn't known.
+func (p Program) places(reports []v1alpha1.ProgramObject) (places []Place, known bool) {
+	for _, report := range reports {
+		status := report.GetStatus()
+		if status.Node != p.Node || status.ProgramID != p.ID {
+			continue
+		}
+		for _, l := range status.Links {
+			if l.State == v1alpha1.LinkAttached {
+				places = append(places, placeOf(l.AttachPoint))
+			}
+		}
+		return places, true
+	}
+	for _, a := range p.points() {
+		places = append(places, Place{Namespace: a.Namespace, Pod: a.Pod})
+	}
+	return places, p.Unknown == ""
+}
+
+// placeOf returns the place in the description of an attach point.
+func placeOf(point string) Place {
+	if i := strings.LastIndex(point, v1alpha1.OfContainer); i >= 0 {
+		if parts := strings.Split(point[i+len(v1alpha1.OfContainer):], "/"); len(parts) == 3 {
+			return Place{parts[0], parts[1], parts[2]}
+		}
+	}
+	if _, in, found := strings.Cut(point, v1alpha1.InPod); found {
+		namespace, pod, _ := strings.Cut(in, "/")
+		return Place{Namespace: namespace, Pod: pod}
+	}
+	return Place{}
 }
 
 // Maps returns the maps of a node, by ID. pods are the pods of the cluster, whose volumes can contain maps.

@@ -19,7 +19,7 @@ func hookOf(point v1alpha1.BpfNodeAttachPoint) string {
 		hook += " " + direction
 	}
 	if point.NetNs != "" {
-		hook += " in pod " + point.Namespace + "/" + point.Pod
+		hook += v1alpha1.InPod + point.Namespace + "/" + point.Pod
 	}
 	return hook
 }

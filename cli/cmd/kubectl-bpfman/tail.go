@@ -24,7 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
-const tailLong = `Show the events that programs send to a ring buffer, from now on: a map of one of bpfman's objects, on each node that the object selects, or any map of a node, by its kernel ID. Each line shows when the event was seen, the node, the pod if the programs are attached in one only, the type, and the fields.
+const tailLong = `Show the events that programs send to a ring buffer, from now on: a map of one of bpfman's objects, on each node that the object selects, or any map of a node, by its kernel ID. Each line shows when the event was seen, the node, the pod if the programs are attached in one only, with the container of uprobes, the type, and the fields.
 
 An application that reads the ring buffer still gets all events. If it reads faster than the command, the kernel overwrites events that the command hasn't seen, and the command shows how many bytes they had. If no application reads the ring buffer, it fills up. The kernel then refuses new events, and the command says so.
 
@@ -84,6 +84,7 @@ type tailed struct {
 	MapID     uint32    `json:"mapid"`
 	Namespace string    `json:"namespace,omitempty"`
 	Pod       string    `json:"pod,omitempty"`
+	Container string    `json:"container,omitempty"`
 	Type      string    `json:"type,omitempty"`
 	// Length is the number of bytes of the event.
 	Length uint32          `json:"length,omitempty"`
@@ -116,8 +117,9 @@ func (o tailOptions) run(ctx context.Context, connect cluster.Connect, streams g
 		defer time.AfterFunc(o.duration, end).Stop()
 	}
 	all := &tailing{options: o, streams: streams, awaited: len(wanted.asked), nodes: len(wanted.asked), end: end}
+	where := &places{cluster: c, object: args}
 	return inspectors.Each(wanted.asked, func(i inspectors.Inspector) error {
-		one := &tailedNode{tailing: all, name: i.Node, only: func(mapID uint32) (namespace, pod string) { return onlyPod(ctx, c, i.Node, mapID) }}
+		one := &tailedNode{tailing: all, name: i.Node, only: func(mapID uint32) inventory.Place { return where.only(ctx, i.Node, mapID) }}
 		return one.ended(wanted.ask(ctx, i, func(which []string) error {
 			arguments := append([]string{live.CommandTail}, which...)
 			if o.typ != "" {
@@ -131,13 +133,36 @@ func (o tailOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	})
 }
 
-// onlyPod returns the only pod in which programs with a map are attached, or "" if that isn't known.
-func onlyPod(ctx context.Context, c *cluster.Cluster, node string, mapID uint32) (namespace, pod string) {
-	_ = c.BpfNodes(ctx, []string{node}, func(n *v1alpha1.BpfNode) error { // without it, the pod isn't known
-		namespace, pod = inventory.OnlyPod(n, mapID)
+// places finds out where the programs with a map are attached.
+type places struct {
+	cluster *cluster.Cluster
+	// object are the arguments that specify the map's object, if there are any.
+	object []string
+
+	mu      sync.Mutex
+	asked   time.Time
+	reports []v1alpha1.ProgramObject // of all nodes
+}
+
+// only returns the only pod in which programs with a map are attached, or an empty place if that isn't known.
+func (p *places) only(ctx context.Context, node string, mapID uint32) (only inventory.Place) {
+	reports := p.reportsOf(ctx)
+	_ = p.cluster.BpfNodes(ctx, []string{node}, func(n *v1alpha1.BpfNode) error { // without it, the pod isn't known
+		only = inventory.OnlyPlace(n, mapID, reports)
 		return nil
 	})
-	return namespace, pod
+	return only
+}
+
+// reportsOf returns the reports about the object. It lists them once for all nodes.
+func (p *places) reportsOf(ctx context.Context) []v1alpha1.ProgramObject {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.object) > 0 && time.Since(p.asked) > podPace {
+		p.reports, _ = reportsOf(ctx, p.cluster, p.object[:1], nil) // without them, the container isn't known
+		p.asked = time.Now()
+	}
+	return p.reports
 }
 
 // tailing prints what is sent on several nodes.
@@ -157,12 +182,12 @@ type tailing struct {
 type tailedNode struct {
 	*tailing
 	name string
-	// only returns the only pod in which programs with a map are attached.
-	only func(mapID uint32) (namespace, pod string)
+	// only returns the only pod or container in which programs with a map are attached.
+	only func(mapID uint32) inventory.Place
 
-	of             live.Map
-	namespace, pod string
-	asked          time.Time // when only was asked
+	of    live.Map
+	place inventory.Place
+	asked time.Time // when only was asked
 }
 
 // podPace is the interval after which the pod is looked up again. A new attach point is in the BpfNode after at most ten seconds.
@@ -173,7 +198,7 @@ func (n *tailedNode) began() bool { return n.of.ID != 0 }
 // take handles a line of the inspector.
 func (n *tailedNode) take(line live.TailLine) error {
 	if line.Event != nil && time.Since(n.asked) > podPace {
-		n.namespace, n.pod = n.only(n.of.ID)
+		n.place = n.only(n.of.ID)
 		n.asked = time.Now()
 	}
 	n.mu.Lock()
@@ -246,11 +271,11 @@ func (n *tailedNode) event(e live.Event) error {
 		defer n.end()
 	}
 	if n.options.format != "" {
-		return n.object(tailed{Time: e.Time.UTC(), Namespace: n.namespace, Pod: n.pod, Type: e.Type, Length: e.Length, Value: e.Value})
+		return n.object(tailed{Time: e.Time.UTC(), Namespace: n.place.Namespace, Pod: n.place.Pod, Container: n.place.Container, Type: e.Type, Length: e.Length, Value: e.Value})
 	}
 	words := []string{e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), n.name}
-	if n.pod != "" {
-		words = append(words, n.namespace+"/"+n.pod)
+	if n.place.Pod != "" {
+		words = append(words, n.place.String())
 	}
 	if e.Type != "" {
 		words = append(words, e.Type)

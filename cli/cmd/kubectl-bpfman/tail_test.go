@@ -14,6 +14,7 @@ import (
 	"gotest.tools/v3/golden"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
@@ -23,8 +24,10 @@ func tailOf(t *testing.T, o tailOptions, lines ...func(first, second *tailedNode
 	t.Helper()
 	streams, _, out, messages := genericiooptions.NewTestIOStreams()
 	all := &tailing{options: o, streams: streams, nodes: 2, awaited: 2, end: func() { out.WriteString("(ended)\n") }}
-	first := &tailedNode{tailing: all, name: "worker-1", only: func(uint32) (namespace, pod string) { return "shop", "web-0" }}
-	second := &tailedNode{tailing: all, name: "worker-2", only: func(uint32) (namespace, pod string) { return "", "" }}
+	first := &tailedNode{tailing: all, name: "worker-1", only: func(uint32) inventory.Place {
+		return inventory.Place{Namespace: "shop", Pod: "web-0", Container: "app"}
+	}}
+	second := &tailedNode{tailing: all, name: "worker-2", only: func(uint32) (none inventory.Place) { return none }}
 	for _, line := range lines {
 		if err := line(first, second); err != nil {
 			t.Fatal(err)
@@ -109,9 +112,9 @@ func TestTail(t *testing.T) {
 func TestTailPod(t *testing.T) {
 	t.Parallel()
 	var lookups []uint32
-	n := &tailedNode{tailing: &tailing{streams: genericiooptions.NewTestIOStreamsDiscard()}, name: "worker-1", only: func(id uint32) (namespace, pod string) {
+	n := &tailedNode{tailing: &tailing{streams: genericiooptions.NewTestIOStreamsDiscard()}, name: "worker-1", only: func(id uint32) (none inventory.Place) {
 		lookups = append(lookups, id)
-		return "", ""
+		return none
 	}}
 	for _, line := range []live.TailLine{
 		{Map: &live.Map{ID: 42}},
