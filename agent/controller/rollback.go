@@ -377,7 +377,7 @@ func (r *reconciler) runAgain(ctx context.Context, f former) error {
 		return errors.Join(err, failed)
 	}
 	if failed != nil {
-		logr.FromContextOrDiscard(ctx).Error(failed, "Failed to attach a part of the previous version", "object", f.owner.Key.String())
+		logr.FromContextOrDiscard(ctx).Error(failed, "Failed to attach a part of the previous version", "object", f.owner.String())
 	}
 	return nil
 }

@@ -291,7 +291,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// The programs of a former daemon stay until everything is attached in their place. What was undone won't be.
+// The programs of a former daemon stay until everything is attached in their place. What was undone doesn't.
 func TestWaits(t *testing.T) {
 	_, want := fromFile("/x.o", onInterface("eth0", ""))
 	function := want.Loads[0].Functions[0].GetName()

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"path"
 	"slices"
@@ -90,20 +91,29 @@ func (p Plan) AttachedOnNode(actual []daemon.Program) []program.Place {
 		for function, loaded := range p.Present(n, actual) {
 			links := sets.New(slices.Collect(maps.Values(loaded.Links))...)
 			users := load.Users(function)
-			for _, user := range users {
-				for _, point := range user.Points {
-					if !point.OnNode() || !links.Has(LinkOf(point)) {
-						continue
-					}
-					for _, also := range users {
-						places = append(places, also.Place(point))
-					}
+			attached := func(p program.AttachPoint) bool { return p.OnNode() && links.Has(LinkOf(p)) }
+			for point := range pointsOf(users, attached) {
+				for _, user := range users {
+					places = append(places, user.Place(point))
 				}
 			}
 		}
 	}
 	slices.SortFunc(places, program.Place.Compare)
 	return slices.Compact(places)
+}
+
+// pointsOf iterates over the attach points of programs for which something holds.
+func pointsOf(programs []Program, holds func(program.AttachPoint) bool) iter.Seq[program.AttachPoint] {
+	return func(yield func(program.AttachPoint) bool) {
+		for _, p := range programs {
+			for _, point := range p.Points {
+				if holds(point) && !yield(point) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Confine has programs attached at certain places only, as far as they can cut off the node. Instead is the reason why they

@@ -49,10 +49,10 @@ func Watch(ctx context.Context, root string, changed func()) error {
 }
 
 // awaitDirectory returns when a directory can have appeared, or after watchRetry. The daemon in Go only creates it with the
-// first program, whose maps somebody can ask for at once.
+// first program, whose maps somebody can ask for immediately.
 func awaitDirectory(fd int, events *os.File, directory string) {
 	if parent, err := unix.InotifyAddWatch(fd, filepath.Dir(directory), unix.IN_CREATE|unix.IN_ONLYDIR); err == nil {
-		defer func() { _, _ = unix.InotifyRmWatch(fd, uint32(parent)) }()
+		defer func() { _, _ = unix.InotifyRmWatch(fd, uint32(parent)) }() //nolint:gosec // the kernel returns it
 	}
 	if _, err := os.Lstat(directory); err == nil {
 		return
@@ -79,7 +79,7 @@ func readEvents(events *os.File, watch int, changed func()) error {
 			if err := binary.Read(bytes.NewReader(rest), binary.NativeEndian, &event); err != nil {
 				return err
 			}
-			if event.Mask&unix.IN_IGNORED != 0 && event.Wd == int32(watch) {
+			if event.Mask&unix.IN_IGNORED != 0 && int(event.Wd) == watch {
 				changed()
 				return nil
 			}

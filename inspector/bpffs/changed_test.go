@@ -47,7 +47,7 @@ func TestChangedFollowsNoLinks(t *testing.T) {
 	}
 }
 
-// However many directories a file system has, a change in another one is found at once, and one of its own after a few calls.
+// However many directories a file system has, a change in another one is found by the next call, and one of its own after a few calls.
 func TestChangedInManyDirectories(t *testing.T) {
 	root := sandbox.Root(t)
 	host, quiet := filepath.Join(root, "fs"), volume(t, root, "11111111")

@@ -178,7 +178,7 @@ func (r *Reconciler) begin(ctx context.Context, ref Ref, was *v1alpha1.RolloutSt
 	case err != nil && refuses(err):
 		return waits(was, in, "the revision can't be recorded, so no node changes until it can be: %v", err), again, nil
 	case err != nil:
-		return was, again, nil
+		return was, again, nil //nolint:nilerr // it is logged, and tried again
 	}
 	return steps.Start(was, recorded, previous, previous != nil && hashOf(previous) == recorded.Hash, in), 0, nil
 }
@@ -192,7 +192,7 @@ func waits(was *v1alpha1.RolloutStatus, in steps.Input, reason string, args ...a
 // refuses reports whether an error of the API server is about the request, or the error of a webhook, rather than about the state
 // of the API server.
 func refuses(err error) bool {
-	switch apierrors.ReasonForError(err) {
+	switch apierrors.ReasonForError(err) { //nolint:exhaustive // the others are about the request
 	case metav1.StatusReasonUnknown, metav1.StatusReasonConflict, metav1.StatusReasonTooManyRequests,
 		metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout, metav1.StatusReasonServiceUnavailable:
 		return false

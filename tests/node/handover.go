@@ -59,7 +59,7 @@ func SendHandover(ctx context.Context, iface string, interval time.Duration, map
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	counted := map[string]bool{}
-	last, missedSince := time.Now(), false
+	gap := gap{last: time.Now()}
 	for {
 		select {
 		case <-ctx.Done():
@@ -87,24 +87,30 @@ func SendHandover(ctx context.Context, iface string, interval time.Duration, map
 		}
 		arrived := now.arrived - before.arrived
 		h.Sent += arrived
-		switch {
-		case sum < arrived:
-			h.Missed, missedSince = h.Missed+arrived-sum, true
-			if sum == 0 {
-				break
-			}
-			fallthrough
-		default:
-			if missedSince {
-				h.Gap = max(h.Gap, sent.Sub(last))
-			}
-			last, missedSince = sent, false
-		}
-		if sum > arrived {
-			h.Twice += sum - arrived
-		}
+		h.Missed += arrived - min(sum, arrived)
+		h.Twice += sum - min(sum, arrived)
+		h.Gap = max(h.Gap, gap.after(sent, sum < arrived, sum > 0))
 		before = now
 	}
+}
+
+// gap is a time in which frames weren't counted.
+type gap struct {
+	last   time.Time // of a counted frame
+	missed bool      // since then
+}
+
+// after returns the gap that frames of a time end, of which some weren't counted, and some were. It is 0 if they end none.
+func (g *gap) after(sent time.Time, missed, counted bool) (length time.Duration) {
+	g.missed = g.missed || missed
+	if !counted && missed {
+		return 0
+	}
+	if g.missed {
+		length = sent.Sub(g.last)
+	}
+	g.last, g.missed = sent, false
+	return length
 }
 
 // pinnedCounters are the maps with a name that the daemon has pinned at any time. They are kept open, because the daemon's
