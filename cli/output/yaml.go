@@ -77,7 +77,7 @@ func mark(s string) string {
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if c := string(r); terminal.Text(c) == c && !(escapes && r == '\\') {
+		if c := string(r); terminal.Text(c) == c && (!escapes || r != '\\') {
 			b.WriteString(c)
 		} else {
 			b.WriteString("\x01" + strconv.FormatInt(int64(r), 16) + "\x01")

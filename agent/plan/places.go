@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package plan
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/program"
+)
+
+// AttachedOnNode returns the places where programs of the plan are attached, and can cut off the node.
+func (p Plan) AttachedOnNode(actual []daemon.Program) []program.Place {
+	var places []program.Place
+	for n, load := range p.Loads {
+		for function, loaded := range p.Present(n, actual) {
+			links := sets.New(slices.Collect(maps.Values(loaded.Links))...)
+			users := load.Users(function)
+			attached := func(p program.AttachPoint) bool { return p.OnNode() && links.Has(LinkOf(p)) }
+			for point := range pointsOf(users, attached) {
+				for _, user := range users {
+					places = append(places, user.Place(point))
+				}
+			}
+		}
+	}
+	slices.SortFunc(places, program.Place.Compare)
+	return slices.Compact(places)
+}
+
+// pointsOf iterates over the attach points of programs for which something holds.
+func pointsOf(programs []Program, holds func(program.AttachPoint) bool) iter.Seq[program.AttachPoint] {
+	return func(yield func(program.AttachPoint) bool) {
+		for _, p := range programs {
+			for _, point := range p.Points {
+				if holds(point) && !yield(point) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Confine has programs attached at certain places only, as far as they can cut off the node. Instead is the reason why they
+// aren't attached elsewhere.
+func (p *Plan) Confine(places []program.Place, instead error) {
+	certain := sets.New(places...)
+	for _, load := range p.Loads {
+		for _, wanted := range load.Programs {
+			for i := range wanted.Points {
+				if point := &wanted.Points[i]; point.OnNode() && !certain.HasAny(load.Places(wanted.Function(), *point)...) {
+					point.Lack, point.Withdrawn = cmp.Or(point.Lack, instead), true
+				}
+			}
+		}
+	}
+}
+
+// Stay has links on the node stay at certain places only, if it isn't known whether a program wants them. Without it, they stay
+// everywhere.
+func (p *Plan) Stay(places []program.Place, node program.Node) {
+	certain := sets.New(places...)
+	node.Hosted = true
+	for _, load := range p.Loads {
+		for i := range load.Programs {
+			member, staying := load.Programs[i].Member, sets.New[daemon.Link]()
+			points, _ := member.AttachPoints(node) // the plan has the problem
+			for _, point := range points {
+				earlier := program.Place{Member: member.ID, Point: point.Name}
+				if point.OnNode() && certain.HasAny(append(load.Places(member.LoadInfo().GetName(), point), earlier)...) {
+					staying.Insert(LinkOf(point))
+				}
+			}
+			load.Programs[i].stays = func(link daemon.Link) bool { return !member.OnNode(link.Point) || staying.Has(link) }
+		}
+	}
+}
+
+// Alone reports whether all of an owner's programs are the plan's. Those of an earlier version stay until the plan's are loaded.
+func (p Plan) Alone(actual []daemon.Program) bool {
+	left := len(actual)
+	for n := range p.Loads {
+		left -= len(p.Present(n, actual))
+	}
+	return left == 0
+}
+
+// Leaves reports whether a program keeps a link on the node that it isn't known to want.
+func (p Plan) Leaves(actual []daemon.Program) bool {
+	for n, load := range p.Loads {
+		for function, loaded := range p.Present(n, actual) {
+			users, left := load.Users(function), sets.New(slices.Collect(maps.Values(loaded.Links))...)
+			for _, user := range users {
+				for _, point := range user.Points {
+					left.Delete(LinkOf(point))
+				}
+			}
+			for link := range left {
+				if slices.ContainsFunc(users, func(user Program) bool { return user.OnNode(link.Point) }) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
