@@ -33,7 +33,7 @@ func (l *Loader) request(ctx context.Context, owner program.Key, request *gobpfm
 	return shortened(err)
 }
 
-// keptFrom is the length from which on refusals are kept. Shorter ones fit into a condition, also with what is added there.
+// keptFrom is the length from which on refusals are kept. Shorter ones fit into a condition, even with what is added there.
 const keptFrom = maxFailure / 2
 
 // keepLog stores the refusal of a Load if it is long, and otherwise removes what is stored about the Load.
@@ -48,9 +48,9 @@ func (l *Loader) keepLog(owner program.Key, request *gobpfman.LoadRequest, err e
 	return l.Logs.Remove(of, load)
 }
 
-// maxFailure is the maximum length of a refusal in bytes. It is that of a condition, which shows no more of it. The log of the
-// kernel's verifier can have megabytes, and the refusals of many Loads are kept.
-const maxFailure = 32 << 10
+// maxFailure is the maximum length of a refusal in bytes. The log of the kernel's verifier can have megabytes, the refusals of many
+// Loads are kept, and each node's report has one. The beginning and the end say why, and the whole log is on the node.
+const maxFailure = 8 << 10
 
 // shortened returns the error of a Load with at most maxFailure bytes of the daemon's refusal.
 func shortened(err error) error {
