@@ -5,7 +5,6 @@ package plan
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 
@@ -21,30 +20,17 @@ func (p Plan) AttachedOnNode(actual []daemon.Program) []program.Place {
 	for n, load := range p.Loads {
 		for function, loaded := range p.Present(n, actual) {
 			links := sets.New(slices.Collect(maps.Values(loaded.Links))...)
-			users := load.Users(function)
-			attached := func(p program.AttachPoint) bool { return p.OnNode() && links.Has(LinkOf(p)) }
-			for point := range pointsOf(users, attached) {
-				for _, user := range users {
-					places = append(places, user.Place(point))
+			for _, user := range load.Users(function) {
+				for _, point := range user.Points {
+					if point.OnNode() && links.Has(LinkOf(point)) {
+						places = append(places, load.places(function, point)...)
+					}
 				}
 			}
 		}
 	}
 	slices.SortFunc(places, program.Place.Compare)
 	return slices.Compact(places)
-}
-
-// pointsOf iterates over the attach points of programs for which something holds.
-func pointsOf(programs []Program, holds func(program.AttachPoint) bool) iter.Seq[program.AttachPoint] {
-	return func(yield func(program.AttachPoint) bool) {
-		for _, p := range programs {
-			for _, point := range p.Points {
-				if holds(point) && !yield(point) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // Confine has programs attached at certain places only, as far as they can cut off the node. Instead is the reason why they
@@ -109,4 +95,24 @@ func (p Plan) Leaves(actual []daemon.Program) bool {
 		}
 	}
 	return false
+}
+
+// Places returns the places that can stand for a function's attach point in a record, even in one of an earlier version of bpfman.
+func (l Load) Places(function string, point program.AttachPoint) []program.Place {
+	places := l.places(function, point)
+	for _, user := range l.Users(function) {
+		if user.Wants(LinkOf(point)) {
+			places = append(places, program.Place{Member: user.ID, Point: point.Name})
+		}
+	}
+	return places
+}
+
+// places returns the places of a function's attach point.
+func (l Load) places(function string, point program.AttachPoint) []program.Place {
+	var places []program.Place
+	for _, user := range l.Users(function) {
+		places = append(places, user.Place(point))
+	}
+	return places
 }

@@ -105,18 +105,6 @@ func (l Load) leads(function string, link daemon.Link, certain func(program.Atta
 	})
 }
 
-// Places returns the places that can stand for a function's attach point in a record, also in one of an earlier version of bpfman.
-func (l Load) Places(function string, point program.AttachPoint) []program.Place {
-	var places []program.Place
-	for _, user := range l.Users(function) {
-		places = append(places, user.Place(point))
-		if user.Wants(LinkOf(point)) {
-			places = append(places, program.Place{Member: user.ID, Point: point.Name})
-		}
-	}
-	return places
-}
-
 // Users returns the programs that use a function.
 func (l Load) Users(function string) []Program {
 	var users []Program
