@@ -249,5 +249,5 @@ var databaseFiles = map[string][]string{
 	rust{}.database(): {
 		databaseDir + "/db", databaseDir + "/blobs", databaseDir + "/snap.*", databaseDir + "/conf",
 	},
-	newGolang().database(): {"/run/bpfman/programs", databaseDir + "/store.db*", "/run/bpfman/.lock"},
+	newGolang().database(): {"/run/bpfman/programs", "/run/bpfman/.staging", databaseDir + "/store.db*", "/run/bpfman/.lock"},
 }
