@@ -106,6 +106,49 @@ func TestAssembled(t *testing.T) {
 	}
 }
 
+// What the daemon gets lacks the maps that it can't create. The others cover the section: the loader of the daemon in Go reads
+// them one after another, and refuses other bytes.
+func TestAdaptRemovedMaps(t *testing.T) {
+	first, last := defined("first", ebpf.ArrayOfMaps, false, number, number), defined("last", ebpf.HashOfMaps, false, number, number)
+	for name, maps := range map[string][]*btf.Var{
+		"none":      {defined("counts_of_f", ebpf.Hash, false, number, number)},
+		"the last":  {defined("counts_of_f", ebpf.Hash, false, number, number), first, last},
+		"the first": {first, defined("counts_of_f", ebpf.Hash, false, number, number)},
+		"between":   {defined("counts_of_f", ebpf.Hash, false, number, number), first, defined("other", ebpf.Array, false, number, number)},
+	} {
+		adapted, err := Adapt(assembled(t, maps...), withoutTypes(nil))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(adapted.Content))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if spec.Maps["counts_of_f"] == nil || spec.Maps["first"] != nil || spec.Maps["last"] != nil {
+			t.Errorf("%s: %v", name, spec.Maps)
+		}
+		types, err := btf.LoadSpecFromReader(bytes.NewReader(adapted.Content))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var section *btf.Datasec
+		if err := types.TypeByName(mapsSection, &section); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		end := uint32(0)
+		for _, v := range section.Vars {
+			if v.Offset != end {
+				t.Errorf("%s: nothing is at %d", name, end)
+			}
+			end = v.Offset + v.Size
+		}
+		if end != section.Size {
+			t.Errorf("%s: the maps end at %d of %d", name, end, section.Size)
+		}
+	}
+}
+
 // What the daemon gets has no types for global variables that the kernel can't print. The daemon in Go would give them to the
 // kernel.
 func TestAdaptUnprintableVariables(t *testing.T) {

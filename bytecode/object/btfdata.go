@@ -189,6 +189,32 @@ func (d *btfData) untype(section string) {
 	}
 }
 
+// without returns the entries of a section without those of some variables. The ones that are left have all of its bytes,
+// because the loader of the daemon in Go accepts no others.
+func (d *btfData) without(gone map[uint32]bool, entries []byte) []byte {
+	var kept []byte
+	before := uint32(0) // the bytes of removed variables before the first one that is kept
+	for entry := range slices.Chunk(entries, btfTypeSize) {
+		removed := gone[d.order.Uint32(entry)]
+		if !removed {
+			kept = append(kept, entry...)
+		}
+		if len(kept) == 0 {
+			before += d.order.Uint32(entry[8:])
+			continue
+		}
+		at, size := kept[len(kept)-btfTypeSize+4:], kept[len(kept)-btfTypeSize+8:]
+		more := before
+		if removed {
+			more = d.order.Uint32(entry[8:])
+		}
+		d.order.PutUint32(size, d.order.Uint32(size)+more)
+		d.order.PutUint32(at, d.order.Uint32(at)-min(d.order.Uint32(at), before)) // a compiler leaves 0 there
+		before = 0
+	}
+	return kept
+}
+
 // defineMaps changes the definitions of maps, by the numbers of their types, and removes maps by name.
 func (d *btfData) defineMaps(defined map[uint32]definition, removed map[string]bool) error {
 	integer, gone := d.integer(), map[uint32]bool{}
@@ -209,13 +235,7 @@ func (d *btfData) defineMaps(defined map[uint32]definition, removed map[string]b
 		case kind == btfStruct && changed:
 			more = d.members(&definition, more, number)
 		case kind == btfDataSec && d.text(t.Name) == mapsSection:
-			var kept []byte
-			for entry := range slices.Chunk(more, btfTypeSize) {
-				if !gone[d.order.Uint32(entry)] {
-					kept = append(kept, entry...)
-				}
-			}
-			if more = kept; len(kept) == 0 {
+			if more = d.without(gone, more); len(more) == 0 {
 				*t = btfType{Info: btfStruct << btfKindAt}
 			}
 		}
