@@ -139,9 +139,9 @@ func connect(ctx context.Context, t *testing.T) *world {
 			can[trial.Type] = Ability{Loads: trial.Loaded && (before.Loads || !known), Attaches: trial.Attached && (before.Attaches || !known)}
 		}
 	}
-	// A uprobe is tried in a container. Without a container, the same call does the same.
-	can["Uprobe"] = can[node.ContainerUprobe]
-	for _, must := range []string{"TCX", "Tracepoint", node.ContainerUprobe} {
+	// A uprobe is tried in a container. Without a container, the same call does the same. Those in containers are namespaced.
+	can["Uprobe"], can[node.ContainerUprobe] = can[node.ContainerUprobe], can[node.NamespacedUprobe]
+	for _, must := range []string{"TCX", "Tracepoint", "Uprobe"} {
 		if !can[must].Attaches {
 			t.Fatalf("the kernel must attach %s, and doesn't: %+v", must, can)
 		}

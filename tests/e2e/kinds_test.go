@@ -249,7 +249,7 @@ func namespacedKinds() []kindCase {
 		{tcxNs(kindsSpace, "tcx"), []string{"tcx_stats_map"}, []string{"TCX"}},
 		{&v1alpha1.UprobeNsProgram{ObjectMeta: namedNs("uprobe"), Spec: v1alpha1.UprobeNsProgramSpec{
 			UprobeNsProgramInfo: uprobeNsInfo("uretprobe_counter"), BpfAppCommon: of("go-uretprobe-counter"),
-		}}, []string{"uretprobe_stats_map"}, []string{node.ContainerUprobe}},
+		}}, []string{"uretprobe_stats_map"}, []string{node.NamespacedUprobe}},
 		{&v1alpha1.XdpNsProgram{ObjectMeta: namedNs("xdp"), Spec: v1alpha1.XdpNsProgramSpec{
 			XdpNsProgramInfo: xdpNsInfo(), BpfAppCommon: of("go-xdp-counter"),
 		}}, []string{"xdp_stats_map"}, []string{"XDP"}},
@@ -287,8 +287,8 @@ func applicationKinds() []kindCase {
 	}{
 		{"tc_stats_map", "TC", v1alpha1.BpfNsApplicationProgram{Type: v1alpha1.ProgTypeTC, TC: new(tcNsInfo())}},
 		{"tcx_stats_map", "TCX", v1alpha1.BpfNsApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxNsInfo())}},
-		{"uprobe_stats_map", node.ContainerUprobe, v1alpha1.BpfNsApplicationProgram{Type: v1alpha1.ProgTypeUprobe, Uprobe: new(uprobeNsInfo("uprobe_counter"))}},
-		{"uretprobe_stats_map", node.ContainerUprobe, v1alpha1.BpfNsApplicationProgram{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: new(uprobeNsInfo("uretprobe_counter"))}},
+		{"uprobe_stats_map", node.NamespacedUprobe, v1alpha1.BpfNsApplicationProgram{Type: v1alpha1.ProgTypeUprobe, Uprobe: new(uprobeNsInfo("uprobe_counter"))}},
+		{"uretprobe_stats_map", node.NamespacedUprobe, v1alpha1.BpfNsApplicationProgram{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: new(uprobeNsInfo("uretprobe_counter"))}},
 		{"xdp_stats_map", "XDP", v1alpha1.BpfNsApplicationProgram{Type: v1alpha1.ProgTypeXDP, XDP: new(xdpNsInfo())}},
 	} {
 		if namespaced.member(m.counter, m.trial) {

@@ -32,7 +32,7 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/probe"
 )
 
-var trialOrder = []string{"XDP", "TC", "TCX", "Fentry", "Fexit", "LSM", "Kprobe", "Tracepoint", "Uprobe", node.ContainerUprobe}
+var trialOrder = []string{"XDP", "TC", "TCX", "Fentry", "Fexit", "LSM", "Kprobe", "Tracepoint", "Uprobe", node.ContainerUprobe, node.NamespacedUprobe}
 
 // step is a step of a feature. It has its own t. Objects that later steps need must be
 // created with the t of the feature's test.
@@ -96,7 +96,7 @@ func inTheWay(refusals ...node.Trial) string {
 // typeOf returns the type of program of a trial.
 func typeOf(t *testing.T, trial node.Trial) prerequisite.Name {
 	t.Helper()
-	if trial.Type == node.ContainerUprobe {
+	if trial.Type == node.ContainerUprobe || trial.Type == node.NamespacedUprobe {
 		return prerequisite.Uprobe
 	}
 	name, err := prerequisite.OfType(trial.Type)

@@ -213,7 +213,7 @@ func inContainer(path string) string {
 // attached in each selected container, and TCX once in each pod's network.
 func TestContainers(t *testing.T) {
 	requireType(t, "TCX")
-	requireType(t, node.ContainerUprobe)
+	requireType(t, node.NamespacedUprobe)
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: selectedSpace}
 	}
@@ -307,7 +307,7 @@ func TestContainers(t *testing.T) {
 // the API server has a UID that its containers don't have.
 func TestStaticPod(t *testing.T) {
 	requireType(t, "TCX")
-	requireType(t, node.ContainerUprobe)
+	requireType(t, node.NamespacedUprobe)
 	const space = "e2e-static"
 	on := under.nodes()[0]
 	dir := staticPodPath(t, on)

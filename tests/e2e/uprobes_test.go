@@ -73,7 +73,7 @@ func setUprobes(ctx context.Context, namespaces string) error {
 // containers share, so a uprobe of one namespace runs for the processes of both. It is only attached where an
 // administrator allows that, and says what it sees.
 func TestUprobesOfOneFile(t *testing.T) {
-	requireType(t, node.ContainerUprobe)
+	requireType(t, node.NamespacedUprobe)
 	const trusted, other = "e2e-uprobes-trusted", "e2e-uprobes-other"
 	in := func(namespace string) *v1alpha1.UprobeNsProgram {
 		return &v1alpha1.UprobeNsProgram{
@@ -138,7 +138,7 @@ func TestUprobesOfOneFile(t *testing.T) {
 // TestUprobeTargetsThatStall attaches uprobes to what the owner of a container can put in the place of a file. The
 // daemon's own helper waits for a named pipe forever, and the daemon with it.
 func TestUprobeTargetsThatStall(t *testing.T) {
-	requireType(t, node.ContainerUprobe)
+	requireType(t, node.NamespacedUprobe)
 	const space = "e2e-uprobes-stall"
 	uprobe := func(name, target string) *v1alpha1.UprobeNsProgram {
 		o := &v1alpha1.UprobeNsProgram{

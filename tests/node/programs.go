@@ -141,8 +141,12 @@ func trials() []trial {
 	}
 }
 
-// ContainerUprobe is the name of the trial of a uprobe in a container.
-const ContainerUprobe = "Uprobe in a container"
+// ContainerUprobe is the name of the trial of a uprobe in a container. NamespacedUprobe is that of one of a namespaced object,
+// which the agent doesn't ask the daemon in Go for.
+const (
+	ContainerUprobe  = "Uprobe in a container"
+	NamespacedUprobe = "Namespaced uprobe"
+)
 
 // Try loads and attaches a program of each type with the daemon, without the agent, and removes it. The images
 // are prefix/name:latest.
@@ -176,7 +180,14 @@ func Try(ctx context.Context, client gobpfman.BpfmanClient, prefix string) ([]Tr
 			results = append(results, Trial{Type: t.name, Error: "it needs the daemon in Go"})
 			continue
 		}
-		results = append(results, t.run(ctx, client, prefix))
+		result := t.run(ctx, client, prefix)
+		results = append(results, result)
+		if t.name == ContainerUprobe {
+			if result.Type = NamespacedUprobe; daemon == bpfman.Go {
+				result.Attached, result.Error = false, "it needs the daemon in Rust"
+			}
+			results = append(results, result)
+		}
 	}
 	return results, nil
 }
