@@ -50,15 +50,11 @@ func TestHooksWhileInterfacesComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ended := make(chan struct{})
+	// A few changes for each scan: on a busy machine, every list would otherwise be interrupted.
+	next := make(chan struct{}, 1)
 	var changes sync.WaitGroup
 	changes.Go(func() {
-		for {
-			select {
-			case <-ended:
-				return
-			default:
-			}
+		for range next {
 			if err := handle.LinkAdd(pair("new")); err != nil {
 				t.Error(err)
 				return
@@ -75,12 +71,16 @@ func TestHooksWhileInterfacesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 300 {
+		select {
+		case next <- struct{}{}:
+		default:
+		}
 		if found := Hooks([]Namespace{{Inode: stat.Ino, Path: path}}, Wanted{XDP: true}); len(found.Unread) > 0 {
 			t.Error(found.Unread)
 			break
 		}
 	}
-	close(ended)
+	close(next)
 	changes.Wait()
 }
 
