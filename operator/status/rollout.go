@@ -52,7 +52,8 @@ func (r *Reconciler) rollout(ctx context.Context, ref Ref, o v1alpha1.UserObject
 		return nil, 0, nil
 	}
 	in := r.input(o, summary, was, matching)
-	if summary.Attached+summary.Idle+summary.Failed == 0 { // the agents hold a change that comes with the first policy
+	// The agents hold a change that comes with the first policy. Failures can be about an earlier revision.
+	if summary.Attached+summary.Idle == 0 {
 		in.Ran = current.Revision
 	}
 	d := steps.Decide(was, in)

@@ -434,19 +434,24 @@ func TestPolicyThatComesWithAChange(t *testing.T) {
 	for name, test := range map[string]struct {
 		reported int64 // the generation
 		second   bool  // for a moment, another policy matches
+		fails    bool  // a node that isn't selected can't unload the object
 		want     v1alpha1.RolloutState
 	}{
-		"held":                      {1, false, v1alpha1.RolloutProgressing},
-		"held, after a contest":     {1, true, v1alpha1.RolloutProgressing},
-		"a node already runs it":    {2, false, v1alpha1.RolloutComplete},
-		"all the same, a node runs": {2, true, v1alpha1.RolloutComplete},
+		"held":                      {1, false, false, v1alpha1.RolloutProgressing},
+		"held, after a contest":     {1, true, false, v1alpha1.RolloutProgressing},
+		"held, with a failure":      {1, false, true, v1alpha1.RolloutProgressing},
+		"a node already runs it":    {2, false, false, v1alpha1.RolloutComplete},
+		"all the same, a node runs": {2, true, false, v1alpha1.RolloutComplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := newScheme(t)
 			must(t, appsv1.AddToScheme(scheme))
-			x := cluster(t, "a", "b")
-			x.SetOwner(ref, uid, everywhere(2))
+			x := cluster(t, "a", "b", "c")
+			x.SetOwner(ref, uid, only(t, 2, "name!=c"))
 			x.SetReport(program("a", "program-a", test.reported, v1alpha1.BpfProgCondLoaded, ""))
+			if test.fails {
+				x.SetReport(program("c", "program-c", 1, v1alpha1.BpfProgCondNotUnloaded, "busy"))
+			}
 			r, _, _ := newReconciler(x)
 			r.health = asListed(true)
 			marked := object.DeepCopy()
