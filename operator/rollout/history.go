@@ -24,6 +24,13 @@ import (
 // maxRevisions is the number of an object's revisions that are kept, as of a DaemonSet.
 const maxRevisions = 10
 
+// maxListed is the number of an object's revisions that are read. Others than the operator can write ControllerRevisions of a namespace, of
+// 1.5 MiB each, and the operator of the whole cluster must not run out of memory.
+const maxListed = 2 * maxRevisions
+
+// ErrTooMany means that an object has more revisions than are read.
+var ErrTooMany = fmt.Errorf("the object has more than %d ControllerRevisions, of which the operator keeps %d: delete the others", maxListed, maxRevisions)
+
 // History keeps the revisions of user objects in ControllerRevisions, which the objects own. Those of cluster-scoped
 // objects are in the operator's namespace.
 type History struct {
@@ -108,7 +115,11 @@ func (h *History) Revision(ctx context.Context, o v1alpha1.UserObject, number in
 func (h *History) list(ctx context.Context, o v1alpha1.UserObject) ([]appsv1.ControllerRevision, error) {
 	var list appsv1.ControllerRevisionList
 	selected := client.MatchingLabels{v1alpha1.LabelRevisionOf: string(o.GetUID())}
-	if err := h.Reader.List(ctx, &list, client.InNamespace(h.namespace(o)), selected); err != nil {
+	err := h.Reader.List(ctx, &list, client.InNamespace(h.namespace(o)), selected, client.Limit(maxListed))
+	if err == nil && list.Continue != "" {
+		err = ErrTooMany
+	}
+	if err != nil {
 		return nil, fmt.Errorf("list ControllerRevisions of %s: %w", o.GetName(), err)
 	}
 	owned := slices.DeleteFunc(list.Items, func(c appsv1.ControllerRevision) bool { return !metav1.IsControlledBy(&c, o) })

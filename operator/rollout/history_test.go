@@ -6,6 +6,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -178,5 +179,40 @@ func TestRevisionsThatCannotBeRecorded(t *testing.T) {
 		if _, err := r.history.Revision(t.Context(), r.object, 1); !errors.Is(err, refused) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Others than the operator can write ControllerRevisions in a namespace, as many as they like. The operator reads a few.
+func TestRevisionsOfOthersAreBounded(t *testing.T) {
+	r := newRecorder(t, flows(), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if err := c.List(ctx, list, options...); err != nil {
+			return err
+		}
+		of, all := (&client.ListOptions{}).ApplyOptions(options), list.(*appsv1.ControllerRevisionList)
+		if n := int(of.Limit); n > 0 && len(all.Items) > n { // as the API server does
+			all.Items, all.Continue = all.Items[:n], "more"
+		}
+		return nil
+	}})
+	r.is("a", 0, 1)
+	first := r.stored()[0]
+	for n := range maxListed {
+		another := first.DeepCopy()
+		another.Name, another.ResourceVersion, another.Labels[v1alpha1.LabelRevisionHash] = fmt.Sprintf("another-%d", n), "", ""
+		if n == maxListed-2 {
+			r.is("b", 1, 2)
+			if got, err := r.history.Revision(t.Context(), r.object, 1); got == nil || err != nil {
+				t.Errorf("the first revision is %v: %v", got, err)
+			}
+		}
+		if err := r.history.Client.Create(t.Context(), another); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.record("c", 1); !errors.Is(err, ErrTooMany) {
+		t.Errorf("recorded with %d others: %v", maxListed, err)
+	}
+	if _, err := r.history.Revision(t.Context(), r.object, 1); !errors.Is(err, ErrTooMany) {
+		t.Errorf("read with %d others: %v", maxListed, err)
 	}
 }

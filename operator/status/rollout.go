@@ -160,7 +160,11 @@ func (r *Reconciler) begin(ctx context.Context, ref Ref, was *v1alpha1.RolloutSt
 	}
 	number, previous := steps.Before(was)
 	if number != 0 && previous == nil {
-		if previous, err = r.Revisions.Revision(ctx, o, number); err != nil {
+		previous, err = r.Revisions.Revision(ctx, o, number)
+		switch {
+		case errors.Is(err, steps.ErrTooMany):
+			return waits(was, in, unrecorded, err), recordRetry, nil
+		case err != nil:
 			return was, 0, err
 		}
 		// Others than the operator can write ControllerRevisions. The status says which revision the nodes ran.
@@ -177,12 +181,14 @@ func (r *Reconciler) begin(ctx context.Context, ref Ref, was *v1alpha1.RolloutSt
 	recorded, again, err := r.record(ctx, ref.Kind, o, number)
 	switch {
 	case err != nil && refuses(err):
-		return waits(was, in, "the revision can't be recorded, so no node changes until it can be: %v", err), again, nil
+		return waits(was, in, unrecorded, err), again, nil
 	case err != nil:
 		return was, again, nil //nolint:nilerr // it is logged, and tried again
 	}
 	return steps.Start(was, recorded, previous, previous != nil && hashOf(previous) == recorded.Hash, in), 0, nil
 }
+
+const unrecorded = "the revision can't be recorded, so no node changes until it can be: %v"
 
 // waits returns the state of an object whose newest revision can't be rolled out for a reason. Without what is missing, nodes that
 // aren't to change yet wouldn't know what to run, so all keep what they run.
@@ -193,6 +199,9 @@ func waits(was *v1alpha1.RolloutStatus, in steps.Input, reason string, args ...a
 // refuses reports whether an error of the API server is about the request, or the error of a webhook, rather than about the state
 // of the API server.
 func refuses(err error) bool {
+	if errors.Is(err, steps.ErrTooMany) {
+		return true
+	}
 	switch apierrors.ReasonForError(err) { //nolint:exhaustive // the others are about the request
 	case metav1.StatusReasonUnknown, metav1.StatusReasonConflict, metav1.StatusReasonTooManyRequests,
 		metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout, metav1.StatusReasonServiceUnavailable:
