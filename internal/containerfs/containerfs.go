@@ -105,7 +105,8 @@ func (r *Root) Find(path string) (int, error) {
 }
 
 // Cached opens a directory with O_PATH, if the kernel has the whole path in memory, so that no file system is asked. That is
-// the case for mount points, and for BPF file systems. It follows no links. The file can be on any file system: see
+// the case for mount points, and for BPF file systems. It asks the file systems of the kernel itself, but for a few directories
+// only, and returns a *ServedError for more. It follows no links. The file can be on any file system: see
 // [Root.Type]. The caller closes it.
 func (r *Root) Cached(path string) (int, error) {
 	fd, err := cached(r.fd, strings.TrimPrefix(path, "/"))
@@ -139,8 +140,13 @@ const cachedTries = 8
 // (kernfs_dop_revalidate). /sys/fs/bpf is on one of them.
 var kernfs = map[string]bool{"sysfs": true, "cgroup": true, "cgroup2": true, "proc": true}
 
+// maxAsked is the maximum number of directories of such file systems in a path: /sys/fs/bpf has two. For each, the mounts of the
+// process are read, of which there can be many, and a container can nest any number of cgroups.
+const maxAsked = 8
+
 // inMemory is Cached for a path with parts on such file systems.
 func (r *Root) inMemory(path string) (int, error) {
+	left := maxAsked
 	dir, err := unix.FcntlInt(uintptr(r.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return -1, err //nolint:wrapcheck // see Find
@@ -148,7 +154,8 @@ func (r *Root) inMemory(path string) (int, error) {
 	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
 		next, err := cached(dir, name)
 		if errors.Is(err, unix.EAGAIN) {
-			next, err = r.ask(dir, name)
+			next, err = r.ask(dir, name, left)
+			left--
 		}
 		_ = unix.Close(dir)
 		if err != nil {
@@ -159,9 +166,9 @@ func (r *Root) inMemory(path string) (int, error) {
 	return dir, nil
 }
 
-// ask opens a directory below one that the kernel serves.
-func (r *Root) ask(dir int, name string) (int, error) {
-	if kind, err := r.Type(dir); err != nil || !kernfs[kind] {
+// ask opens a directory below one that the kernel serves, unless no more of them are to be asked for.
+func (r *Root) ask(dir int, name string, left int) (int, error) {
+	if kind, err := r.Type(dir); err != nil || !kernfs[kind] || left == 0 {
 		return -1, &ServedError{cmp.Or(kind, "unknown")}
 	}
 	fd, err := unix.Openat2(dir, name, &unix.OpenHow{

@@ -136,3 +136,33 @@ func TestCachedOnSysfs(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A container can nest any number of cgroups, and mount something in the last one. Not all are asked for: for each, the kernel
+// would list all mounts of the container.
+func TestCachedInNestedCgroups(t *testing.T) {
+	dir := sandbox.Root(t)
+	if err := unix.Mount("none", dir, "cgroup2", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	path, err := os.MkdirTemp(dir, "nested")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := open(t, "/")
+	for n := range maxAsked + 1 {
+		if n > 0 {
+			path = filepath.Join(path, "d")
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cgroup := path
+		t.Cleanup(func() { _ = unix.Rmdir(cgroup) })
+		fd, err := root.Cached(path)
+		if found := (*ServedError)(nil); n == maxAsked != errors.As(err, &found) {
+			t.Errorf("cgroup %d: %v", n+1, err)
+		}
+		_ = unix.Close(fd)
+	}
+}
