@@ -54,12 +54,14 @@ func awaitDirectory(fd int, events *os.File, directory string) {
 	if parent, err := unix.InotifyAddWatch(fd, filepath.Dir(directory), unix.IN_CREATE|unix.IN_ONLYDIR); err == nil {
 		defer func() { _, _ = unix.InotifyRmWatch(fd, uint32(parent)) }() //nolint:gosec // the kernel returns it
 	}
-	if _, err := os.Lstat(directory); err == nil {
-		return
-	}
 	_ = events.SetReadDeadline(time.Now().Add(watchRetry))
 	defer func() { _ = events.SetReadDeadline(time.Time{}) }()
-	_, _ = events.Read(make([]byte, eventsSize)) // what it says is of no use
+	// What the events say is of no use. The first one is about the end of the last watch.
+	for _, err := os.Lstat(directory); err != nil; _, err = os.Lstat(directory) {
+		if _, err := events.Read(make([]byte, eventsSize)); err != nil {
+			return
+		}
+	}
 }
 
 // eventsSize is the size of a buffer for events, which is enough for any one.

@@ -59,3 +59,25 @@ func TestWatch(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// While the directory doesn't exist, each look for it takes the whole interval, also those after the first one. The end of the
+// watch of a look is an event too.
+func TestAwaitDirectory(t *testing.T) {
+	retry := watchRetry
+	watchRetry = 50 * time.Millisecond
+	t.Cleanup(func() { watchRetry = retry })
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := os.NewFile(uintptr(fd), "inotify")
+	defer events.Close()
+	absent := filepath.Join(t.TempDir(), "maps")
+	for range 3 {
+		began := time.Now()
+		awaitDirectory(fd, events, absent)
+		if took := time.Since(began); took < watchRetry {
+			t.Errorf("a look took %v", took)
+		}
+	}
+}
