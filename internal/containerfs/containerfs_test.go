@@ -145,7 +145,7 @@ func TestCachedInNestedCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	path, err := os.MkdirTemp(dir, "nested")
+	path, err := os.MkdirTemp(dir, "nested") //nolint:usetesting // below a cgroup
 	if err != nil {
 		t.Fatal(err)
 	}
