@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -106,5 +107,38 @@ func TestShare(t *testing.T) {
 	}
 	if rest := (maxLooked - 41) / 2; !slices.Equal(each, []int{1, 40, rest, rest + 1}) {
 		t.Errorf("%d", each)
+	}
+}
+
+// Paths can be longer than the kernel takes, because each directory is read from the one above. Otherwise, such a directory in a
+// pod's volume would seem to change forever, so the inspector would read all processes of the node again and again.
+func TestChangedBelowALongPath(t *testing.T) {
+	dir := volume(t, sandbox.Root(t), "11111111")
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	deep := strings.Repeat(strings.Repeat("d", 250)+"/", maxDepth-1)
+	if err := root.MkdirAll(deep, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	pins := NewPins("/proc")
+	if err := pins.Scan([]process.Namespace{{PID: os.Getpid()}}); err != nil {
+		t.Fatal(err)
+	}
+	if count := pins.directories(); count < maxDepth {
+		t.Errorf("%d directories are read", count)
+	}
+	for range maxDepth {
+		if pins.Changed() {
+			t.Fatal("it has changed")
+		}
+	}
+	if err := root.Mkdir(deep+"new", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if !pins.Changed() {
+		t.Error("it hasn't changed")
 	}
 }

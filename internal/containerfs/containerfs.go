@@ -113,7 +113,7 @@ func (r *Root) Cached(path string) (int, error) {
 	switch {
 	case errors.Is(err, unix.EINVAL): // Linux before 5.12
 		return r.Find(path)
-	case errors.Is(err, unix.EAGAIN):
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENAMETOOLONG): // of a path, each part can still be short enough
 		return r.inMemory(path)
 	}
 	return fd, err
