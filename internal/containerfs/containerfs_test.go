@@ -7,6 +7,7 @@ package containerfs
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -145,17 +146,11 @@ func TestCachedInNestedCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	path, err := os.MkdirTemp(dir, "nested") //nolint:usetesting // below a cgroup
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := open(t, "/")
+	path, root := dir, open(t, "/")
 	for n := range maxAsked + 1 {
-		if n > 0 {
-			path = filepath.Join(path, "d")
-			if err := os.Mkdir(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
+		path = filepath.Join(path, fmt.Sprint("nested", os.Getpid()))
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
 		}
 		cgroup := path
 		t.Cleanup(func() { _ = unix.Rmdir(cgroup) })
