@@ -293,7 +293,7 @@ func TestRolloutsAreTheOperators(t *testing.T) {
 			if err := patch(operator, held); err != nil {
 				t.Fatalf("the operator can't write a rollout: %v", err)
 			}
-			for _, text := range []string{`{"status":{"rollout":null}}`, `{"status":{"rollout":{"previous":{"object":{"spec":{"a":1}}}}}}`, `{"status":{"rollout":{"until":null}}}`} {
+			for _, text := range []string{`{"status":{"rollout":null}}`, `{"status":{"rollout":{"previous":{"object":{"spec":{"a":1}}}}}}`, `{"status":{"rollout":{"until":null}}}`, `{"status":{"revision":{"number":1,"hash":"h"}}}`} {
 				if err := patch(admin, text); !denied(err) {
 					t.Errorf("an administrator can write %s: %v", text, err)
 				}
