@@ -282,14 +282,14 @@ func TestRolloutsAreTheOperators(t *testing.T) {
 			o.SetName("rollout")
 			o.SetAppCommon(v1alpha1.BpfAppCommon{ByteCode: v1alpha1.BytecodeSelector{Path: new("/opt/x.o")}})
 			must.Succeed(t, admin.Create(t.Context(), o))
-			patch := func(c client.Client, text string) error {
-				return c.Status().Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text)))
+			patch := func(c client.Client, text string, options ...client.SubResourcePatchOption) error {
+				return c.Status().Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text)), options...)
 			}
 			denied := func(err error) bool {
 				return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only bpfman's operator can write status.rollout")
 			}
 			const held = `{"status":{"rollout":{"state":"Progressing","hash":"h","until":0,"previous":{"revision":1,"object":{"spec":{}}}}}}`
-			inForce(t, "the policy for rollouts", func(context.Context) bool { return denied(patch(admin, held)) })
+			inForce(t, "the policy for rollouts", func(context.Context) bool { return denied(patch(admin, held, client.DryRunAll)) })
 			if err := patch(operator, held); err != nil {
 				t.Fatalf("the operator can't write a rollout: %v", err)
 			}
@@ -316,13 +316,13 @@ func TestTheOperatorChangesNoProgram(t *testing.T) {
 	o.Spec.BpfFunctionName = "enter"
 	o.Spec.Names = []string{"syscalls/sys_enter_kill"}
 	must.Succeed(t, admin.Create(t.Context(), o))
-	patch := func(text string) error {
-		return operator.Patch(t.Context(), o.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(text)))
+	patch := func(text string, options ...client.PatchOption) error {
+		return operator.Patch(t.Context(), o.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(text)), options...)
 	}
 	denied := func(err error) bool {
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "can only remove finalizers from users' objects")
 	}
-	inForce(t, "the policy for programs", func(context.Context) bool { return denied(patch(`{"spec":{"bpffunctionname":"other"}}`)) })
+	inForce(t, "the policy for programs", func(context.Context) bool { return denied(patch(`{"spec":{"bpffunctionname":"other"}}`, client.DryRunAll)) })
 	for _, change := range []string{
 		`{"metadata":{"labels":{"a":"b"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`, `{"metadata":{"finalizers":["example.com/more"]}}`,
 		`{"metadata":{"finalizers":null},"spec":{"names":["syscalls/sys_enter_openat"]}}`,
