@@ -189,7 +189,7 @@ func TestRevisionsOfOthersAreBounded(t *testing.T) {
 			return err
 		}
 		of, all := (&client.ListOptions{}).ApplyOptions(options), list.(*appsv1.ControllerRevisionList) //nolint:forcetypeassert,errcheck // nothing else is listed
-		if n := int(of.Limit); n > 0 && len(all.Items) > n { // as the API server does
+		if n := int(of.Limit); n > 0 && len(all.Items) > n {                                            // as the API server does
 			all.Items, all.Continue = all.Items[:n], "more"
 		}
 		return nil

@@ -322,7 +322,9 @@ func TestTheOperatorChangesNoProgram(t *testing.T) {
 	denied := func(err error) bool {
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "can only remove finalizers from users' objects")
 	}
-	inForce(t, "the policy for programs", func(context.Context) bool { return denied(patch(`{"spec":{"bpffunctionname":"other"}}`, client.DryRunAll)) })
+	inForce(t, "the policy for programs", func(context.Context) bool {
+		return denied(patch(`{"spec":{"bpffunctionname":"other"}}`, client.DryRunAll))
+	})
 	for _, change := range []string{
 		`{"metadata":{"labels":{"a":"b"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`, `{"metadata":{"finalizers":["example.com/more"]}}`,
 		`{"metadata":{"finalizers":null},"spec":{"names":["syscalls/sys_enter_openat"]}}`,
