@@ -134,7 +134,7 @@ func wasUndone(s *v1alpha1.RolloutStatus) bool {
 // the object, or resumes the rollout.
 func hasFailed(was *v1alpha1.RolloutStatus, in Input) bool {
 	switch {
-	case was == nil || was.Hash != in.Hash, wasUndone(was):
+	case was == nil || was.Hash != in.Hash:
 		return false
 	case was.State == v1alpha1.RolloutHalted:
 		return was.Position() != in.Resumed

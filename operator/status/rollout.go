@@ -83,17 +83,19 @@ func (r *Reconciler) revision(ctx context.Context, ref Ref, o v1alpha1.UserObjec
 	case paused > 0:
 		return nil, paused
 	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	started := r.Clock.Now()
 	newest, err := r.whole(ctx, ref)
-	switch {
-	case err != nil:
-		ctrl.LoggerFrom(ctx).Error(err, "Failed to record the object's revision; retrying", "delay", recordRetry.String())
-		return nil, recordRetry
-	case newest == nil: // it was deleted
+	if err == nil && newest == nil { // it was deleted
 		return was, 0
 	}
-	recorded, again, err := r.record(ctx, ref.Kind, newest, 0)
+	var recorded v1alpha1.RecordedRevision
+	if err == nil {
+		recorded, err = r.record(ctx, ref.Kind, newest, 0)
+	}
 	if err != nil {
-		return nil, again
+		return nil, r.recordLater(ctx, o.GetUID(), started, err)
 	}
 	return &recorded, 0
 }
@@ -115,33 +117,32 @@ func (r *Reconciler) recordPause(uid types.UID) time.Duration {
 	return max(r.recordAt.Sub(now), n.recordAt.Sub(now), 0)
 }
 
-// record records the newest revision of an object, besides which revision keep stays. If it can't be recorded, again is when to
-// try again.
-func (r *Reconciler) record(ctx context.Context, kind string, o v1alpha1.UserObject, keep int64) (recorded v1alpha1.RecordedRevision, again time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
+// record records the newest revision of an object, besides which revision keep stays.
+func (r *Reconciler) record(ctx context.Context, kind string, o v1alpha1.UserObject, keep int64) (v1alpha1.RecordedRevision, error) {
 	revision, err := rollout.RevisionOf(o)
 	if err != nil {
-		return recorded, recordRetry, err
+		return v1alpha1.RecordedRevision{}, err
 	}
-	started := r.Clock.Now()
-	if recorded, err = r.Revisions.Record(ctx, kind, o, revision, keep); err == nil {
-		return recorded, 0, nil
-	}
+	return r.Revisions.Record(ctx, kind, o, revision, keep)
+}
+
+// recordLater returns when to try again to record the revision of an object, after an attempt that failed. Until then, no event
+// leads to an attempt.
+func (r *Reconciler) recordLater(ctx context.Context, uid types.UID, started time.Time, err error) (again time.Duration) {
 	slow := r.Clock.Since(started) > slowRecord
 	if again = unlistedRetry; slow || refuses(err) {
 		again = recordRetry
 	}
 	ctrl.LoggerFrom(ctx).Error(err, "Failed to record the object's revision; retrying", "delay", again.String())
-	n := r.note(o.GetUID())
+	n := r.note(uid)
 	n.recordAt = started.Add(again)
-	r.setNote(o.GetUID(), n)
+	r.setNote(uid, n)
 	if slow {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.recordAt = n.recordAt
 	}
-	return recorded, again, err
+	return again
 }
 
 // sooner returns the shorter one of two delays, of which 0 means never.
@@ -154,18 +155,20 @@ func sooner(a, b time.Duration) time.Duration {
 
 // begin begins the rollout of another revision. If it can't begin, again is when to try again, or 0 if that takes an event.
 func (r *Reconciler) begin(ctx context.Context, ref Ref, was *v1alpha1.RolloutStatus, in steps.Input) (next *v1alpha1.RolloutStatus, again time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	started := r.Clock.Now()
 	o, err := r.whole(ctx, ref)
 	if o == nil || err != nil {
 		return was, 0, err
 	}
+	if again = r.recordPause(o.GetUID()); again > 0 {
+		return was, again, nil
+	}
 	number, previous := steps.Before(was)
 	if number != 0 && previous == nil {
-		previous, err = r.Revisions.Revision(ctx, o, number)
-		switch {
-		case errors.Is(err, steps.ErrTooMany):
-			return waits(was, in, unrecorded, err), recordRetry, nil
-		case err != nil:
-			return was, 0, err
+		if previous, err = r.Revisions.Revision(ctx, o, number); err != nil {
+			return r.unrecorded(ctx, o.GetUID(), was, in, started, err)
 		}
 		// Others than the operator can write ControllerRevisions. The status says which revision the nodes ran.
 		if previous == nil || hashOf(previous) != was.Hash {
@@ -175,20 +178,23 @@ func (r *Reconciler) begin(ctx context.Context, ref Ref, was *v1alpha1.RolloutSt
 	if size := storedSize(o, previous); size > maxStored {
 		return waits(was, in, "the object and its previous revision have %d bytes, and at most %d can be stored, so no node changes until you make the object smaller", size, maxStored), 0, nil
 	}
-	if again = r.recordPause(o.GetUID()); again > 0 {
-		return was, again, nil
-	}
-	recorded, again, err := r.record(ctx, ref.Kind, o, number)
-	switch {
-	case err != nil && refuses(err):
-		return waits(was, in, unrecorded, err), again, nil
-	case err != nil:
-		return was, again, nil //nolint:nilerr // it is logged, and tried again
+	recorded, err := r.record(ctx, ref.Kind, o, number)
+	if err != nil {
+		return r.unrecorded(ctx, o.GetUID(), was, in, started, err)
 	}
 	return steps.Start(was, recorded, previous, previous != nil && hashOf(previous) == recorded.Hash, in), 0, nil
 }
 
-const unrecorded = "the revision can't be recorded, so no node changes until it can be: %v"
+// unrecorded returns the state of an object whose newest revision can't be recorded, and when to try again.
+func (r *Reconciler) unrecorded(
+	ctx context.Context, uid types.UID, was *v1alpha1.RolloutStatus, in steps.Input, started time.Time, err error,
+) (*v1alpha1.RolloutStatus, time.Duration, error) {
+	again := r.recordLater(ctx, uid, started, err)
+	if refuses(err) {
+		was = waits(was, in, "the revision can't be recorded, so no node changes until it can be: %v", err)
+	}
+	return was, again, nil
+}
 
 // waits returns the state of an object whose newest revision can't be rolled out for a reason. Without what is missing, nodes that
 // aren't to change yet wouldn't know what to run, so all keep what they run.
