@@ -49,7 +49,7 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 	for i := range f.sections {
 		f.sections[i].data = bytes.Clone(f.sections[i].data)
 	}
-	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}, removed: map[string]bool{}, dropped: map[place]bool{}, defined: map[uint32]definition{}}
+	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}, removed: map[string]bool{}, dropped: map[place]bool{}, defined: map[uint32]definition{}, printed: values{}}
 	for _, p := range programs {
 		if p.Unsupported != "" {
 			a.unusable[p.Name] = p.Unsupported
@@ -108,6 +108,8 @@ type adaption struct {
 	infos *btf.ExtInfos
 	// external has the variables and functions that the object expects elsewhere.
 	external map[string]external
+	// printed has the sizes of the types when the kernel prints them.
+	printed values
 }
 
 // readTypes reads the object's types.
@@ -265,7 +267,7 @@ func (a *adaption) writeTypes() error {
 	if err != nil {
 		return err
 	}
-	if err := types.define(unprintableVariables(a.types)); err != nil {
+	if err := types.define(a.printed.unprintableVariables(a.types)); err != nil {
 		return err
 	}
 	if err := types.defineMaps(a.defined, a.removed); err != nil {

@@ -46,7 +46,7 @@ type definition struct {
 
 // fit changes a definition to one that the daemon's loader (aya 0.13.1 in bpfman v0.6.0) and the kernel accept, as libbpf
 // does. It returns why the loader can't create the map, and what to do, or nothing.
-func (d *definition) fit() string {
+func (d *definition) fit(printed values) string {
 	if d.undefined {
 		return "which isn't defined in the object's types: declare it without static, and compile it with clang -g"
 	}
@@ -69,7 +69,7 @@ func (d *definition) fit() string {
 		// Other numbers are iproute2's. The daemon's loader doesn't check that it knows the number in the older form.
 		d.pinning = uint32(ebpf.PinNone)
 	}
-	if !d.typesFit() || unprintable(d.key, d.value) {
+	if !d.typesFit() || printed.unprintable(d.key, d.value) {
 		d.untype()
 	}
 	d.entries = cmp.Or(d.entries, usualEntries(d.kind))
@@ -117,21 +117,20 @@ func (d *definition) typesFit() bool {
 // unprintable reports whether the kernel would take too long to print an element of a map with keys and values of these
 // types. It prints all of it when the map is read as a file, and nothing ends the reader meanwhile. It prints each member of
 // a union, so a few bytes can have any number of values.
-func unprintable(key, value btf.Type) bool {
-	return countValues(key, maxPrinted) > maxPrinted || countValues(value, maxPrinted) > maxPrinted
+func (c values) unprintable(key, value btf.Type) bool {
+	return c.count(key) > maxPrinted || c.count(value) > maxPrinted
 }
 
 // unprintableVariables returns the sections of global variables that have more values than bytes, which only unions have, and
 // too many to print. The daemon in Go gives their maps types.
-func unprintableVariables(types *btf.Spec) map[string]bool {
+func (c values) unprintableVariables(types *btf.Spec) map[string]bool {
 	found := map[string]bool{}
 	if types == nil {
 		return found
 	}
 	for t, err := range types.All() {
 		if section, is := t.(*btf.Datasec); is && err == nil && section.Name != mapsSection {
-			limit := max(maxPrinted, uint64(section.Size))
-			found[section.Name] = found[section.Name] || countValues(section, limit) > limit
+			found[section.Name] = found[section.Name] || c.count(section) > min(max(maxPrinted, uint64(section.Size)), manyValues-1)
 		}
 	}
 	return found
@@ -143,34 +142,39 @@ const (
 	maxPrinted = 1 << 16
 	// maxNested is the kernel's limit for types in types (MAX_RESOLVE_DEPTH).
 	maxNested = 32
+	// manyValues is more than the number of values of anything that the kernel prints in time. Its product with the number of
+	// elements of an array fits into 64 bits.
+	manyValues = 1 << 31
 )
 
-// countValues returns how many values the kernel prints for a type. It returns a number above the limit for more than
-// that, and for a type that contains itself or is nested too deeply.
-func countValues(t btf.Type, limit uint64) uint64 {
-	many := limit + 1
-	counted := map[btf.Type]uint64{}
-	var count func(t btf.Type, nested int) uint64
-	count = func(t btf.Type, nested int) uint64 {
-		t = btf.UnderlyingType(t)
-		if known, ok := counted[t]; ok {
-			return known
-		}
-		if nested > maxNested {
-			return many
-		}
-		counted[t] = many
-		var number uint64
-		for _, part := range parts(t) {
-			number = min(number+count(part.of, nested+1)*uint64(part.times), many)
-		}
-		counted[t] = max(number, 1)
-		return counted[t]
-	}
+// values counts how many values the kernel prints for an object's types. It has those that it counted before, so all
+// types together take as long as the largest of them.
+type values map[btf.Type]uint64
+
+// count returns how many values the kernel prints for a type: manyValues for that many or more, and for a type that contains
+// itself or is nested too deeply.
+func (c values) count(t btf.Type) uint64 {
 	if t == nil {
 		return 0
 	}
-	return count(t, 0)
+	return c.nested(t, 0)
+}
+
+func (c values) nested(t btf.Type, depth int) uint64 {
+	t = btf.UnderlyingType(t)
+	if known, ok := c[t]; ok {
+		return known
+	}
+	if depth > maxNested {
+		return manyValues
+	}
+	c[t] = manyValues
+	var number uint64
+	for _, part := range parts(t) {
+		number = min(number+c.nested(part.of, depth+1)*uint64(part.times), manyValues)
+	}
+	c[t] = max(number, 1)
+	return c[t]
 }
 
 // part is a type that another type contains a number of times.
@@ -332,7 +336,7 @@ func (a *adaption) refuseMaps() (refused map[int]string, fitting map[int]definit
 	refused, fitting = map[int]string{}, map[int]definition{}
 	for n, d := range defined {
 		before := d
-		if why := d.fit(); why != "" {
+		if why := d.fit(a.printed); why != "" {
 			refused[n] = fmt.Sprintf("it uses the map %s, %s", plain.Quote(d.name), why)
 		} else if d != before {
 			fitting[n] = d

@@ -198,6 +198,7 @@ func (o *Object) declared(f *file, stripped, readable []byte) (err error) {
 	if len(spec.Maps) > maxFunctions || len(spec.Variables) > maxFunctions {
 		return fmt.Errorf("it has more than %d maps or variables", maxFunctions)
 	}
+	printed := values{}
 	for _, name := range slices.Sorted(maps.Keys(spec.Maps)) {
 		m := spec.Maps[name]
 		for inner := m; inner != nil; inner = inner.InnerMap {
@@ -205,7 +206,7 @@ func (o *Object) declared(f *file, stripped, readable []byte) (err error) {
 		}
 		// The compiler's data sections are also maps.
 		if !strings.HasPrefix(name, ".") {
-			o.Maps = append(o.Maps, Map{name, mapType(m.Type), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName || pinned[name], len(m.Contents) > 0, unprintable(m.Key, m.Value)})
+			o.Maps = append(o.Maps, Map{name, mapType(m.Type), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName || pinned[name], len(m.Contents) > 0, printed.unprintable(m.Key, m.Value)})
 		}
 		if plain.Truncate(name, maxName) != name {
 			return fmt.Errorf("the name of its map %s has more than %d bytes, or isn't printable", plain.Quote(name), maxName)
