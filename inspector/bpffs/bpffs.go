@@ -376,13 +376,13 @@ func (w *walk) directory(dir int, path string) error {
 	w.mounted.directories = append(w.mounted.directories, directory{path, is})
 	var entries []string
 	var failures []error
-	err = dirents.Each(dir, func(name string) bool {
+	err = dirents.Each(dir, func(entry dirents.Entry) bool {
 		if w.left == 0 {
 			failures = append(failures, errCrowded)
 			return false
 		}
 		w.left--
-		entries = append(entries, name)
+		entries = append(entries, entry.Name)
 		return true
 	})
 	if err != nil {

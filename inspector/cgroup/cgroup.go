@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -209,30 +208,16 @@ func (w *walk) query(fd int, path string, id uint64) error {
 // directories returns the directories in a directory, up to a number.
 func (w *walk) directories(fd, most int) ([]string, error) {
 	var found []string
-	err := dirents.Each(fd, func(name string) bool {
-		// A cgroup has dozens of files, with names such as memory.max. If a name looks
-		// like that, directories checks whether it is a cgroup.
-		if isFile(fd, name) {
+	err := dirents.Each(fd, func(entry dirents.Entry) bool {
+		if entry.Type != unix.DT_DIR { // kernfs stores the types
 			return true
 		}
 		if len(found) == most {
 			w.crowded = true
 			return false
 		}
-		found = append(found, name)
+		found = append(found, entry.Name)
 		return true
 	})
 	return found, err
-}
-
-// interfaceFiles are the prefixes of the names of a cgroup's files.
-var interfaceFiles = []string{"cgroup.", "memory.", "cpu.", "cpuset.", "io.", "pids.", "hugetlb.", "rdma.", "misc.", "dmem.", "irq."}
-
-func isFile(fd int, name string) bool {
-	known := slices.ContainsFunc(interfaceFiles, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-	if known && !strings.HasSuffix(name, ".slice") && !strings.HasSuffix(name, ".scope") && !strings.HasSuffix(name, ".service") {
-		return true
-	}
-	var stat unix.Stat_t
-	return unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW) != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR
 }

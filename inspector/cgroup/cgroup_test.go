@@ -70,6 +70,20 @@ func TestCrowdedContainer(t *testing.T) {
 	}
 }
 
+// A cgroup can have the form of a name of a controller's file.
+func TestNamesOfFiles(t *testing.T) {
+	paths := []string{"/io.x/below", "/memory.max", "/cpu.slice", "/cgroup.procs/a.scope"}
+	w, err := hierarchy(t, paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if w.below(path) != 1 {
+			t.Errorf("%s isn't read", path)
+		}
+	}
+}
+
 // The containers together have a limit, within which each gets its share.
 func TestLimits(t *testing.T) {
 	for left, want := range map[int]int{maxOfContainers: maxOfContainer, maxOfContainer: maxOfContainer, 100: 100, 1: minOfContainer, -9: minOfContainer} {

@@ -6,15 +6,23 @@
 package dirents
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 
 	"golang.org/x/sys/unix"
 )
 
-// Each calls visit with each name in an open directory, except for "." and "..", from the current position, until visit
+// Entry is an entry of a directory.
+type Entry struct {
+	Name string
+	// Type is the type that the file system stores in the directory, such as [unix.DT_DIR], or [unix.DT_UNKNOWN].
+	Type uint8
+}
+
+// Each calls visit with each entry of an open directory, except for "." and "..", from the current position, until visit
 // returns false.
-func Each(fd int, visit func(name string) bool) error {
-	var names []string
+func Each(fd int, visit func(Entry) bool) error {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := unix.ReadDirent(fd, buffer)
@@ -27,11 +35,20 @@ func Each(fd int, visit func(name string) bool) error {
 		if n <= 0 {
 			return nil
 		}
-		_, _, names = unix.ParseDirent(buffer[:n], -1, names[:0])
-		for _, name := range names {
-			if !visit(name) {
+		for rest := buffer[:n]; len(rest) > 0; {
+			var entry Entry
+			entry, rest = first(rest)
+			if entry.Name != "." && entry.Name != ".." && !visit(entry) {
 				return nil
 			}
 		}
 	}
+}
+
+// first returns the first entry of what the kernel returns, and what comes after it. An entry (struct linux_dirent64) has an
+// inode number and an offset of 8 bytes each, its length of 2 bytes, its type, and its name, which ends with a zero.
+func first(entries []byte) (Entry, []byte) {
+	length := binary.NativeEndian.Uint16(entries[16:])
+	name, _, _ := bytes.Cut(entries[19:length], []byte{0})
+	return Entry{Name: string(name), Type: entries[18]}, entries[length:]
 }

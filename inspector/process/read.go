@@ -36,8 +36,8 @@ func numbersIn(fd int) ([]int, error) {
 // numbersWithin returns the entries of an open directory that are numbers, as long as more permits one after a count, and whether
 // it has others.
 func numbersWithin(fd int, more func(count int) bool) (found []int, others bool, err error) {
-	err = dirents.Each(fd, func(name string) bool {
-		number, err := strconv.Atoi(name)
+	err = dirents.Each(fd, func(entry dirents.Entry) bool {
+		number, err := strconv.Atoi(entry.Name)
 		if err != nil {
 			return true
 		}
