@@ -87,16 +87,15 @@ func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan
 		return plan.Plan{}, err
 	}
 	if c.confined != nil {
-		want.Confine(c.confined.to, c.confined.instead)
+		want = want.ConfinedTo(c.confined.to, c.confined.instead)
 	}
 	switch {
 	case c.rest != nil:
-		want.Stay(c.rest.at, facts)
+		want = want.StayingAt(c.rest.at, facts)
 	case c.offline:
-		want.Stay(nil, facts)
+		want = want.StayingAt(nil, facts)
 	}
-	p.starts.note(owner.Key, &want)
-	return want, nil
+	return p.starts.noted(owner.Key, want), nil
 }
 
 // wanted returns the plan with all attach points.

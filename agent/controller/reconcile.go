@@ -162,11 +162,11 @@ func (r *reconciler) unrecorded(owner program.Owner) map[string]string {
 	return names
 }
 
-// holdUnrecorded has a plan leave unrecorded links unchanged while the reports that could record them are in doubt: one of
-// them can be the link of an attach point. Everything else of the plan is executed.
-func (r *reconciler) holdUnrecorded(owner program.Owner, want *plan.Plan) {
+// holdUnrecorded returns the plan that leaves unrecorded links unchanged while the reports that could record them are in doubt:
+// one of them can be the link of an attach point. Everything else of the plan is executed.
+func (r *reconciler) holdUnrecorded(owner program.Owner, want plan.Plan) plan.Plan {
 	unrecorded, doubted := r.unrecorded(owner), r.reports.InDoubt(owner.Key)
-	want.Hold(func(member program.Member) bool { return slices.Contains(doubted, unrecorded[member.ID]) })
+	return want.WithHeld(func(member program.Member) bool { return slices.Contains(doubted, unrecorded[member.ID]) })
 }
 
 // logged shortens an error for the log, to which each retry writes it. The log of the
@@ -243,15 +243,14 @@ func (r *reconciler) pass(ctx context.Context, owner *program.Owner, c change, g
 	if err != nil {
 		return want, report.Outcome{}, err
 	}
-	r.holdUnrecorded(*owner, &want)
-	outcome, err := r.execute(ctx, owner, want, c, g)
-	return want, outcome, err
+	return r.execute(ctx, owner, r.holdUnrecorded(*owner, want), c, g)
 }
 
-// execute applies policies to a plan, and executes its steps.
-func (r *reconciler) execute(ctx context.Context, owner *program.Owner, want plan.Plan, c change, g *gate.Gate) (report.Outcome, error) {
-	judgements := g.Apply(ctx, &want, r.inventory.Of(owner.Key))
-	return r.loader.Execute(ctx, load.Pass{Key: owner.Key, Owner: owner, Plan: want, Gate: g, Judgements: judgements, Begin: c.begin})
+// execute executes the steps of the plan that policies allow of another one. It returns that plan.
+func (r *reconciler) execute(ctx context.Context, owner *program.Owner, want plan.Plan, c change, g *gate.Gate) (plan.Plan, report.Outcome, error) {
+	allowed, judgements := g.Apply(ctx, want, r.inventory.Of(owner.Key))
+	outcome, err := r.loader.Execute(ctx, load.Pass{Key: owner.Key, Owner: owner, Plan: allowed, Gate: g, Judgements: judgements, Begin: c.begin})
+	return allowed, outcome, err
 }
 
 // heldUpRetry is the interval of checks of a report whose deletion is delayed by a

@@ -261,11 +261,7 @@ func (r *reconciler) runPrevious(ctx context.Context, key program.Key, a assignm
 	if failed := outcome.Err(); failed != nil {
 		message += ", which failed: " + failed.Error()
 	}
-	said := plan.Plan{UID: a.owner.UID}
-	for _, member := range a.owner.Members {
-		said.Blocked = append(said.Blocked, plan.Blocked{Member: member, Condition: v1alpha1.BpfProgCondRolledBack, Message: message})
-	}
-	return said, outcome, retry, err
+	return plan.AllBlocked(*a.owner, v1alpha1.BpfProgCondRolledBack, message), outcome, retry, err
 }
 
 func ownerOf(version *confirm.Version) (*program.Owner, error) {
@@ -370,7 +366,7 @@ func (r *reconciler) restore(ctx context.Context, key program.Key, f former) err
 // runAgain runs a version that was confirmed before. What of it can't be attached is left to the next pass: it may not have been
 // attached before either, and the node isn't cut off by it. The same applies to a program of which the rest was undone by unloading it.
 func (r *reconciler) runAgain(ctx context.Context, f former) error {
-	outcome, err := r.execute(ctx, f.owner, f.want, change{}, r.policies.Offline(f.owner, f.image))
+	_, outcome, err := r.execute(ctx, f.owner, f.want, change{}, r.policies.Offline(f.owner, f.image))
 	forgive(&outcome)
 	failed := outcome.Err()
 	if err != nil || len(outcome.Removals) > 0 || len(outcome.Loads) > 0 && !f.rest {

@@ -445,32 +445,32 @@ func (s *starts) keep(key program.Key, still func(lateStart, lateText) bool) {
 	}
 }
 
-// note adds what users should know about the starts of pods and containers to an owner's plan.
-func (s *starts) note(key program.Key, want *plan.Plan) {
+// noted returns an owner's plan with what users should know about the starts of pods and containers.
+func (s *starts) noted(key program.Key, want plan.Plan) plan.Plan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	there, known := map[string]bool{}, true
-	for n := range want.Loads {
-		for i := range want.Loads[n].Programs {
-			wanted := &want.Loads[n].Programs[i]
-			if !wanted.PrecedesAny() {
-				continue
-			}
-			if s.lacking != nil {
-				wanted.Starts = append(wanted.Starts, "attached after pods start, although attachment is BeforeStart: "+s.lacking.Error())
-			}
-			wanted.Starts = append(wanted.Starts, s.lateOf(key, wanted)...)
-			for _, point := range wanted.Points {
-				there[point.In] = true
-			}
-			known = known && wanted.Problem == nil
+	want = want.With(func(_ int, wanted plan.Program) plan.Program {
+		wanted.Starts = nil
+		if !wanted.PrecedesAny() {
+			return wanted
 		}
-	}
+		if s.lacking != nil {
+			wanted.Starts = append(wanted.Starts, "attached after pods start, although attachment is BeforeStart: "+s.lacking.Error())
+		}
+		wanted.Starts = append(wanted.Starts, s.lateOf(key, wanted)...)
+		for _, point := range wanted.Points {
+			there[point.In] = true
+		}
+		known = known && wanted.Problem == nil
+		return wanted
+	})
 	s.keep(key, func(l lateStart, _ lateText) bool { return !known || there[l.in] })
+	return want
 }
 
 // lateOf returns what is said about the pods and containers that have started without a program.
-func (s *starts) lateOf(key program.Key, wanted *plan.Program) []string {
+func (s *starts) lateOf(key program.Key, wanted plan.Program) []string {
 	var late []string
 	for _, point := range wanted.Points {
 		if said, is := s.late[key][lateStart{wanted.Function(), point.In}]; is && !slices.Contains(late, said.text) {

@@ -116,29 +116,25 @@ func (g *Gate) Admit(ctx context.Context) (report.Judgement, bytecode.Bytecode, 
 	return judgement, found, refused
 }
 
-// Apply evaluates the policies for an owner's loaded programs, and updates the plan: it
-// evicts programs, and closes attach points. A program that violates a policy, but isn't
-// evicted, keeps its links and gets no new ones.
-func (g *Gate) Apply(ctx context.Context, want *plan.Plan, actual []daemon.Program) map[int]report.Judgement {
+// Apply evaluates the policies for an owner's loaded programs. It returns what they allow of a plan, and the verdicts by the index
+// of the Load: it has programs evicted, and closes attach points. A program that violates a policy, but isn't evicted, keeps its
+// links and gets no new ones.
+func (g *Gate) Apply(ctx context.Context, want plan.Plan, actual []daemon.Program) (plan.Plan, map[int]report.Judgement) {
 	judgements := map[int]report.Judgement{}
 	if g.unread != nil {
-		for n := range want.Loads {
-			closePoints(&want.Loads[n], g.unread.Error())
-		}
-		return judgements
+		return want.With(func(_ int, wanted plan.Program) plan.Program { return closed(wanted, g.unread.Error()) }), judgements
 	}
 	if len(g.policies) == 0 {
-		return judgements
+		return want, judgements
 	}
+	var evicted []daemon.Program
 	evict := func(e policy.Evaluation, j report.Judgement, programs ...daemon.Program) {
 		if e.Unloads(j.Policies) {
-			want.Evict(programs...)
+			evicted = append(evicted, programs...)
 		}
 	}
-	wanted := map[uint32]bool{}
+	wanted, denied := map[uint32]bool{}, map[int]string{}
 	for n := range want.Loads {
-		load := &want.Loads[n]
-		limit(g.evaluation, load)
 		present := want.Present(n, actual)
 		if present == nil {
 			continue
@@ -153,7 +149,7 @@ func (g *Gate) Apply(ctx context.Context, want *plan.Plan, actual []daemon.Progr
 		verdict, message := policy.Sum(j.Policies)
 		g.unknown = g.unknown || verdict == v1alpha1.VerdictUnknown
 		if verdict == v1alpha1.VerdictDenied {
-			closePoints(load, message)
+			denied[n] = message
 			evict(g.evaluation, j, slices.Collect(maps.Values(present))...)
 		}
 	}
@@ -170,7 +166,13 @@ func (g *Gate) Apply(ctx context.Context, want *plan.Plan, actual []daemon.Progr
 		e := policy.Evaluate(g.policies, subject)
 		evict(e, g.judgeRunning(ctx, e, p.Image), p)
 	}
-	return judgements
+	return want.WithEvicted(evicted...).With(func(n int, wanted plan.Program) plan.Program {
+		wanted = limited(g.evaluation, wanted)
+		if why, is := denied[n]; is {
+			wanted = closed(wanted, why)
+		}
+		return wanted
+	}), judgements
 }
 
 // running returns what policies see of a program that isn't wanted anymore. Without a record of its version, its hooks aren't known:

@@ -77,7 +77,7 @@ func TestUnknownPolicies(t *testing.T) {
 		}
 		want := plan.Want(*owned(), program.Node{}, nil)
 		running := daemon.Program{ID: 7, Function: "f", OwnerUID: "uid", LoadID: want.Loads[0].ID}
-		g.Apply(t.Context(), &want, []daemon.Program{running})
+		want, _ = g.Apply(t.Context(), want, []daemon.Program{running})
 		if lack := want.Loads[0].Programs[0].Points[0].Lack; lack == nil || !strings.HasPrefix(lack.Error(), says) || len(want.Evicted) > 0 {
 			t.Errorf("a running program gets links: %v, or is unloaded: %v", lack, want.Evicted)
 		}
@@ -209,7 +209,7 @@ func TestDeniedBytecode(t *testing.T) {
 			}
 			want := plan.Want(*owner, program.Node{}, nil)
 			loaded := daemon.Program{ID: 7, Function: "f", OwnerUID: "uid", LoadID: want.Loads[0].ID}
-			g.Apply(t.Context(), &want, []daemon.Program{loaded})
+			want, _ = g.Apply(t.Context(), want, []daemon.Program{loaded})
 			if closed := want.Loads[0].Programs[0].Points[0].Lack != nil; closed != c.closed {
 				t.Errorf("new links are denied: %v", closed)
 			}
@@ -255,7 +255,7 @@ func TestDeniedVersionsDoNotHideBehindLaterOnes(t *testing.T) {
 			}
 			want := plan.Want(*owner, program.Node{}, nil)
 			former := daemon.Program{ID: 7, Function: "f", OwnerUID: "uid", LoadID: "former", Image: c.image}
-			g.Apply(t.Context(), &want, []daemon.Program{former})
+			want, _ = g.Apply(t.Context(), want, []daemon.Program{former})
 			if want.Evicted[former.ID] != c.evicted {
 				t.Errorf("unloaded: %v", want.Evicted)
 			}

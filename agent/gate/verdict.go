@@ -45,32 +45,30 @@ func refusal(j report.Judgement) error {
 	return nil
 }
 
-// closePoints prevents new links for a Load.
-func closePoints(load *plan.Load, why string) {
-	for i := range load.Programs {
-		for j := range load.Programs[i].Points {
-			load.Programs[i].Points[j].Lack = errors.New(why)
-		}
+// closed returns a program that gets no new links.
+func closed(wanted plan.Program, why string) plan.Program {
+	for i := range wanted.Points {
+		wanted.Points[i].Lack = errors.New(why)
 	}
+	return wanted
 }
 
-// limit closes the attach points of a Load that policies deny. Decide handles the attach
-// points that are named in the object. limit is for those that are discovered on the node.
-func limit(e policy.Evaluation, load *plan.Load) {
-	for i := range load.Programs {
-		p := &load.Programs[i]
-		for j := range p.Points {
-			point := &p.Points[j]
-			said := e.Hook(program.HookOf(point.Info))
-			for _, s := range said {
-				if !slices.ContainsFunc(p.Policies, func(o v1alpha1.BpfProgramPolicy) bool { return o.Name == s.Name && o.Verdict == s.Verdict }) {
-					p.Policies = append(p.Policies, s)
-				}
-			}
-			if verdict, message := policy.Sum(said); verdict == v1alpha1.VerdictDenied {
-				point.Lack = errors.New(message)
-				point.Withdrawn = point.Withdrawn || e.Unloads(said)
+// limited returns a program without new links where policies deny an attach point. Decide handles the attach points that are named
+// in the object. limited is for those that are discovered on the node.
+func limited(e policy.Evaluation, wanted plan.Program) plan.Program {
+	wanted.Policies = nil
+	for i := range wanted.Points {
+		point := &wanted.Points[i]
+		said := e.Hook(program.HookOf(point.Info))
+		for _, s := range said {
+			if !slices.ContainsFunc(wanted.Policies, func(o v1alpha1.BpfProgramPolicy) bool { return o.Name == s.Name && o.Verdict == s.Verdict }) {
+				wanted.Policies = append(wanted.Policies, s)
 			}
 		}
+		if verdict, message := policy.Sum(said); verdict == v1alpha1.VerdictDenied {
+			point.Lack = errors.New(message)
+			point.Withdrawn = point.Withdrawn || e.Unloads(said)
+		}
 	}
+	return wanted
 }

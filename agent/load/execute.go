@@ -82,10 +82,9 @@ type Pass struct {
 func (l *Loader) Execute(ctx context.Context, p Pass) (report.Outcome, error) {
 	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}, Judgements: p.Judgements}
 	actual := l.Inventory.Of(p.Key)
-	p.Plan.Evicted = maps.Clone(p.Plan.Evicted)
 	for n, load := range p.Plan.Loads {
 		if present := p.Plan.Present(n, actual); l.unshared(load.MapOwner, present) { // a Load was interrupted
-			p.Plan.Evict(slices.Collect(maps.Values(present))...)
+			p.Plan = p.Plan.WithEvicted(slices.Collect(maps.Values(present))...)
 		}
 	}
 	for _, step := range p.Plan.Diff(actual) {

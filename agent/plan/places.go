@@ -33,39 +33,37 @@ func (p Plan) AttachedOnNode(actual []daemon.Program) []program.Place {
 	return slices.Compact(places)
 }
 
-// Confine has programs attached at certain places only, as far as they can cut off the node. Instead is the reason why they
-// aren't attached elsewhere.
-func (p *Plan) Confine(places []program.Place, instead error) {
+// ConfinedTo returns the plan that has programs attached at certain places only, as far as they can cut off the node. Instead is
+// the reason why they aren't attached elsewhere.
+func (p Plan) ConfinedTo(places []program.Place, instead error) Plan {
 	certain := sets.New(places...)
-	for _, load := range p.Loads {
-		for _, wanted := range load.Programs {
-			for i := range wanted.Points {
-				if point := &wanted.Points[i]; point.OnNode() && !certain.HasAny(load.Places(wanted.Function(), *point)...) {
-					point.Lack, point.Withdrawn = cmp.Or(point.Lack, instead), true
-				}
+	return p.With(func(n int, wanted Program) Program {
+		for i := range wanted.Points {
+			if point := &wanted.Points[i]; point.OnNode() && !certain.HasAny(p.Loads[n].Places(wanted.Function(), *point)...) {
+				point.Lack, point.Withdrawn = cmp.Or(point.Lack, instead), true
 			}
 		}
-	}
+		return wanted
+	})
 }
 
-// Stay has links on the node stay at certain places only, if it isn't known whether a program wants them. Without it, they stay
-// everywhere.
-func (p *Plan) Stay(places []program.Place, node program.Node) {
+// StayingAt returns the plan that has links on the node stay at certain places only, if it isn't known whether a program wants
+// them. Without it, they stay everywhere.
+func (p Plan) StayingAt(places []program.Place, node program.Node) Plan {
 	certain := sets.New(places...)
 	node.Hosted = true
-	for _, load := range p.Loads {
-		for i := range load.Programs {
-			member, staying := load.Programs[i].Member, sets.New[daemon.Link]()
-			points, _ := member.AttachPoints(node) // the plan has the problem
-			for _, point := range points {
-				earlier := program.Place{Member: member.ID, Point: point.Name}
-				if point.OnNode() && certain.HasAny(append(load.Places(member.LoadInfo().GetName(), point), earlier)...) {
-					staying.Insert(LinkOf(point))
-				}
+	return p.With(func(n int, wanted Program) Program {
+		staying := sets.New[daemon.Link]()
+		points, _ := wanted.AttachPoints(node) // the plan has the problem
+		for _, point := range points {
+			earlier := program.Place{Member: wanted.ID, Point: point.Name}
+			if point.OnNode() && certain.HasAny(append(p.Loads[n].Places(wanted.Function(), point), earlier)...) {
+				staying.Insert(LinkOf(point))
 			}
-			load.Programs[i].stays = func(link daemon.Link) bool { return !member.OnNode(link.Point) || staying.Has(link) }
 		}
-	}
+		wanted.stays = func(link daemon.Link) bool { return !wanted.OnNode(link.Point) || staying.Has(link) }
+		return wanted
+	})
 }
 
 // Alone reports whether all of an owner's programs are the plan's. Those of an earlier version stay until the plan's are loaded.

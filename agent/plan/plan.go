@@ -30,7 +30,8 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// Plan contains what an owner wants on this node. The zero Plan wants nothing.
+// Plan contains what an owner wants on this node. The zero Plan wants nothing. Nobody changes a Plan: its methods return
+// another one.
 type Plan struct {
 	UID     types.UID
 	Loads   []Load
@@ -40,29 +41,47 @@ type Plan struct {
 	Evicted map[uint32]bool
 }
 
-// Evict has programs unloaded, although the plan wants or keeps them.
-func (p *Plan) Evict(programs ...daemon.Program) {
-	for _, evicted := range programs {
-		if p.Evicted == nil {
-			p.Evicted = map[uint32]bool{}
-		}
-		p.Evicted[evicted.ID] = true
+// WithEvicted returns the plan that has programs unloaded, although it wants or keeps them.
+func (p Plan) WithEvicted(programs ...daemon.Program) Plan {
+	if len(programs) == 0 {
+		return p
 	}
+	evicted := map[uint32]bool{}
+	maps.Copy(evicted, p.Evicted)
+	for _, program := range programs {
+		evicted[program.ID] = true
+	}
+	p.Evicted = evicted
+	return p
 }
 
 // errHeld is the problem of programs that are held.
 var errHeld = errors.New("the daemon has links whose attach points are unknown until the program's report can be read")
 
-// Hold holds the programs of some members.
-func (p *Plan) Hold(held func(program.Member) bool) {
-	for n := range p.Loads {
-		for i := range p.Loads[n].Programs {
-			if wanted := &p.Loads[n].Programs[i]; held(wanted.Member) {
-				wanted.Held = true
-				wanted.Problem = cmp.Or(wanted.Problem, errHeld)
-			}
+// WithHeld returns the plan that holds the programs of some members.
+func (p Plan) WithHeld(held func(program.Member) bool) Plan {
+	return p.With(func(_ int, wanted Program) Program {
+		if held(wanted.Member) {
+			wanted.Held = true
+			wanted.Problem = cmp.Or(wanted.Problem, errHeld)
 		}
+		return wanted
+	})
+}
+
+// With returns the plan with other programs for its own, of the n-th Load each. They are copies, which the function can
+// change.
+func (p Plan) With(another func(n int, wanted Program) Program) Plan {
+	p.Loads = slices.Clone(p.Loads)
+	for n := range p.Loads {
+		programs := slices.Clone(p.Loads[n].Programs)
+		for i, wanted := range programs {
+			wanted.Points = slices.Clone(wanted.Points)
+			programs[i] = another(n, wanted)
+		}
+		p.Loads[n].Programs = programs
 	}
+	return p
 }
 
 // Problems joins the problems of all programs. It returns nil if there are none.
@@ -185,6 +204,15 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 	return want(owner, node, func(selector metav1.LabelSelector, _ string) (uint32, *Blocked) {
 		return resolve(owner, selector, mapOwners)
 	})
+}
+
+// AllBlocked returns the plan for an owner none of whose programs can be loaded, for the same reason.
+func AllBlocked(owner program.Owner, condition v1alpha1.BpfProgramConditionType, message string) Plan {
+	p := Plan{UID: owner.UID}
+	for _, member := range owner.Members {
+		p.Blocked = append(p.Blocked, Blocked{member, condition, message})
+	}
+	return p
 }
 
 // WantLoaded returns the plan for an owner's programs without those that aren't loaded. These share maps with the programs that they share

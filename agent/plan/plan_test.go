@@ -458,7 +458,7 @@ func TestHeldPrograms(t *testing.T) {
 		}
 	}
 	p := Want(owner, program.Node{}, nil)
-	p.Hold(func(member program.Member) bool { return member.LoadInfo().GetName() == "f" })
+	p = p.WithHeld(func(member program.Member) bool { return member.LoadInfo().GetName() == "f" })
 	var taken []string
 	for _, s := range p.Diff(known) {
 		taken = append(taken, fmt.Sprint(s.Op, " ", s.Function, " ", s.Point.Name))
@@ -559,7 +559,7 @@ func TestConfine(t *testing.T) {
 	}
 	actual := []daemon.Program{{ID: 1, OwnerUID: "uid", LoadID: "id", Function: "f", Links: links["f"]}, {ID: 2, OwnerUID: "uid", LoadID: "id", Function: "g", Links: links["g"]}}
 	// One place is from a record of an earlier version.
-	p.Confine([]program.Place{p.Loads[0].Programs[0].Place(p.Loads[0].Programs[0].Points[0]), {Member: "b", Point: "eth1"}}, undone)
+	p = p.ConfinedTo([]program.Place{p.Loads[0].Programs[0].Place(p.Loads[0].Programs[0].Points[0]), {Member: "b", Point: "eth1"}}, undone)
 	var steps []string
 	for _, step := range p.Diff(actual) {
 		switch step.Op {
@@ -609,7 +609,7 @@ func TestStay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := Want(c.owner, c.node, nil)
 			if c.places != nil {
-				p.Stay(c.places, c.node)
+				p = p.StayingAt(c.places, c.node)
 			}
 			var detached []uint32
 			for _, step := range p.Diff([]daemon.Program{{ID: 1, OwnerUID: "uid-1", LoadID: p.Loads[0].ID, Function: "f", Links: links}}) {
@@ -651,7 +651,7 @@ func TestDiscovers(t *testing.T) {
 	discovered := Want(flows(false), program.Node{Interfaces: map[string]program.Interface{"eth0": {Index: 2}, "eth1": {Index: 3}}}, nil)
 	there := LinkOf(discovered.Loads[0].Programs[0].Points[0])
 	refused := Want(flows(false), program.Node{Interfaces: map[string]program.Interface{"eth0": {Index: 2}}}, nil)
-	refused.Confine(nil, errors.New("undone"))
+	refused = refused.ConfinedTo(nil, errors.New("undone"))
 	named := Want(application(t, "f a/x"), program.Node{}, nil)
 	for name, test := range map[string]struct {
 		plan     Plan
