@@ -31,6 +31,9 @@ var structures = []struct {
 	{regexp.MustCompile(`BpfLoadError\((.*)\)$`), "$1"},
 	{regexp.MustCompile(`BpfProgramError\((.*)\)$`), "$1"},
 	{regexp.MustCompile(`Os \{ code: \d+, kind: \w+, message: "([^"]*)" \}`), "$1"},
+	// Errors about files have no verb.
+	{regexp.MustCompile("`/sys/kernel/(?:debug/)?tracing/events/([^`]*)/id`"), "the kernel has no tracepoint $1"},
+	{regexp.MustCompile("`/sys/bus/event_source/devices/[ku]probe/type`"), "the kernel is built without such probes: it has no $0"},
 	{regexp.MustCompile(` \(os error \d+\)`), ""},
 	// The daemon in Go only has the end of the log.
 	{regexp.MustCompile(`^failed to load programs: (?:load program \S+: )?failed to load collection: program \S+: load program: (?:permission denied|invalid argument): `), "the kernel's verifier refuses the program: "},

@@ -139,9 +139,10 @@ var attaching = []Row{
 		Links: []Link{{"conflicts", "conflicts.md"}},
 	},
 	{
-		Reason: ProbesUnsupported,
-		Daemon: []string{"/sys/bus/event_source/devices/…/type"},
-		ToDo:   "the node's kernel is built without kprobes or uprobes (`CONFIG_KPROBES`, `CONFIG_UPROBES`): select other nodes, or use another kernel",
+		Reason:   ProbesUnsupported,
+		Messages: []string{"the kernel is built without such probes"},
+		Daemon:   []string{"/sys/bus/event_source/devices/…/type"},
+		ToDo:     "the node's kernel is built without kprobes or uprobes (`CONFIG_KPROBES`, `CONFIG_UPROBES`): select other nodes, or use another kernel",
 	},
 	{
 		Reason: NoSuchTarget,
@@ -165,9 +166,10 @@ var attaching = []Row{
 		ToDo:     "nothing: the pod has ended, or starts, and the agent retries",
 	},
 	{
-		Reason: NoSuchTracepoint,
-		Daemon: []string{"/sys/kernel/debug/tracing/events/…/id"},
-		ToDo:   "correct the name of the tracepoint: `/sys/kernel/tracing/available_events` on the node lists them. If it has the name, mount tracefs on the node",
+		Reason:   NoSuchTracepoint,
+		Messages: []string{"the kernel has no tracepoint"},
+		Daemon:   []string{"/sys/kernel/tracing/events/…/id", "/sys/kernel/debug/tracing/events/…/id"},
+		ToDo:     "correct the name of the tracepoint: `/sys/kernel/tracing/available_events` on the node lists them. If it has the name, mount tracefs on the node",
 	},
 	{
 		Reason: NoTracefs,
