@@ -54,7 +54,7 @@ type dumpOptions struct {
 func dumpCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	o := dumpOptions{format: output.NewFlags()}
 	command := &cobra.Command{
-		Use:               "dump (KIND/NAME MAP | --node NODE --map-id ID)",
+		Use:               "dump (KIND/NAME [MAP] | --node NODE --map-id ID)",
 		Short:             "Show the content of a map",
 		Long:              dumpLong,
 		Example:           dumpExample,

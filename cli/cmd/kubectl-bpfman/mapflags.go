@@ -19,6 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
 	"github.com/bpfman/bpfman-operator/internal/globals"
+	"github.com/bpfman/bpfman-operator/internal/nearest"
 )
 
 // mapFlags are the flags of commands that query inspectors about a map, which an object or the kernel's ID specifies.
@@ -46,12 +47,16 @@ func (f *mapFlags) wanted(ctx context.Context, c *cluster.Cluster, args []string
 	switch {
 	case f.id != 0 && (len(args) > 0 || len(f.live.nodes) != 1):
 		return w, errors.New("--map-id takes one --node, and no object")
-	case f.id == 0 && len(args) != 2:
-		return w, errors.New("name an object and its map, such as tcxprogram/counter packets, or a map by --node and --map-id")
+	case f.id == 0 && len(args) == 0:
+		return w, errors.New("name an object, and its map if it has several, such as tcxprogram/counter packets, or a map by --node and --map-id")
 	case f.id != 0:
 		w.which = map[string][]string{f.live.nodes[0]: {"--map", number(f.id)}}
 	default:
-		w.again = func(ctx context.Context) (map[string][]string, error) { return f.ofObject(ctx, c, args[0], args[1]) }
+		object, name := args[0], ""
+		if len(args) == 2 {
+			name = args[1]
+		}
+		w.again = func(ctx context.Context) (map[string][]string, error) { return f.ofObject(ctx, c, object, name) }
 		if w.which, err = w.again(ctx); err != nil {
 			return w, err
 		}
@@ -71,7 +76,7 @@ func (w wantedMap) ask(ctx context.Context, i inspectors.Inspector, ask func(whi
 	})
 }
 
-// ofObject returns the arguments that specify an object's map, by node.
+// ofObject returns the arguments that specify an object's map, by node. An empty name is that of the object's only map.
 func (f *mapFlags) ofObject(ctx context.Context, c *cluster.Cluster, object, name string) (map[string][]string, error) {
 	reports, err := reportsOf(ctx, c, []string{object}, f.live.nodes)
 	if err != nil {
@@ -83,20 +88,35 @@ func (f *mapFlags) ofObject(ctx context.Context, c *cluster.Cluster, object, nam
 	if globals.IsSection(name) {
 		return sectionOf(reports, name), nil
 	}
-	known := map[string]bool{}
-	asks := map[string][]string{}
+	asks := map[string]map[string][]string{} // by the name of the map
 	for _, report := range reports {
 		for m, path := range report.GetSpec().Maps {
-			known[m] = true
-			if m == name {
-				asks[report.GetStatus().Node] = []string{"--pin", path}
+			if asks[m] == nil {
+				asks[m] = map[string][]string{}
 			}
+			asks[m][report.GetStatus().Node] = []string{"--pin", path}
 		}
 	}
-	if len(asks) == 0 {
-		return nil, fmt.Errorf("%s has no map %q: it has %s, and possibly global variables, such as .bss", object, name, cmp.Or(strings.Join(slices.Sorted(maps.Keys(known)), ", "), "none"))
+	names := slices.Sorted(maps.Keys(asks))
+	switch {
+	case name == "" && len(names) == 1:
+		name = names[0]
+	case name == "" && len(names) > 1:
+		return nil, fmt.Errorf("%s has several maps: name one of %s", object, strings.Join(names, ", "))
 	}
-	return asks, nil
+	if asks[name] == nil {
+		return nil, fmt.Errorf("%s has no map%s: it has %s, and possibly global variables, such as .bss%s",
+			object, quotedName(name), cmp.Or(strings.Join(names, ", "), "none"), nearest.Question(name, slices.Values(names)))
+	}
+	return asks[name], nil
+}
+
+// quotedName returns the name of a map, if there is one, as a part of a sentence.
+func quotedName(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" %q", name)
 }
 
 // sectionOf returns the arguments that specify a section of global variables, by node. The loader doesn't pin it, so

@@ -58,7 +58,7 @@ type tailOptions struct {
 func tailCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	var o tailOptions
 	command := &cobra.Command{
-		Use:               "tail (KIND/NAME MAP | --node NODE --map-id ID)",
+		Use:               "tail (KIND/NAME [MAP] | --node NODE --map-id ID)",
 		Short:             "Show the events in a ring buffer",
 		Long:              tailLong,
 		Example:           tailExample,

@@ -14,6 +14,7 @@ import (
 	"gotest.tools/v3/golden"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/internal/live"
 )
@@ -139,7 +140,7 @@ func TestTailPod(t *testing.T) {
 func TestTailArguments(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
-		"tcxprogram/a":                          "name an object and its map, such as tcxprogram/counter packets, or a map by --node and --map-id",
+		"":                                      "name an object, and its map if it has several, such as tcxprogram/counter packets, or a map by --node and --map-id",
 		"tcxprogram/a .bss":                     ".bss has global variables, which aren't events: to show them, use kubectl bpfman dump",
 		"tcxprogram/a m --map-id 1 --node n":    "--map-id takes one --node, and no object",
 		"--map-id 1":                            "--map-id takes one --node, and no object",
@@ -153,5 +154,40 @@ func TestTailArguments(t *testing.T) {
 		if !strings.HasPrefix(got, "error: "+want) {
 			t.Errorf("tail %s: %s, want %s", arguments, got, want)
 		}
+	}
+}
+
+// The name of an object's only map can be left out, and a misspelled one is suggested.
+func TestNameOfMap(t *testing.T) {
+	t.Parallel()
+	// The map is known then.
+	const asked = "the inspector is turned off: set bpfman.inspector.enabled to true in the ConfigMap bpfman-config"
+	for name, c := range map[string]struct {
+		maps  map[string]string
+		given []string
+		want  string
+	}{
+		"the only one":    {map[string]string{"packets": "/p"}, nil, asked},
+		"one of several":  {map[string]string{"packets": "/p", "bytes": "/b"}, []string{"bytes"}, asked},
+		"several":         {map[string]string{"packets": "/p", "bytes": "/b"}, nil, "tcxprogram/counter has several maps: name one of bytes, packets"},
+		"none":            {nil, nil, "tcxprogram/counter has no map: it has none, and possibly global variables, such as .bss"},
+		"a misspelled":    {map[string]string{"packets": "/p", "bytes": "/b"}, []string{"packtes"}, `tcxprogram/counter has no map "packtes": it has bytes, packets, and possibly global variables, such as .bss; did you mean packets?`},
+		"nothing similar": {map[string]string{"packets": "/p"}, []string{"x"}, `tcxprogram/counter has no map "x": it has packets, and possibly global variables, such as .bss`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := everything()
+			for _, o := range objects {
+				if report, is := o.(*v1alpha1.BpfProgram); is {
+					report.Spec.Maps = c.maps
+				}
+			}
+			for _, command := range []string{"dump", "tail"} {
+				got := executed(t, objects, append([]string{command, "tcxprogram/counter"}, c.given...)...)
+				if got != "error: "+c.want+"\n" {
+					t.Errorf("%s: %s, want %s", command, got, c.want)
+				}
+			}
+		})
 	}
 }
