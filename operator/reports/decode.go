@@ -19,8 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/liststream"
 )
 
-// maxMessage is the maximum length of a failure that is kept, in bytes. The verifier's statistics, and what the
-// agent adds after the verdict, take about 300 bytes.
+// maxMessage is the maximum length of a failure that is kept, in bytes.
 const maxMessage = 600
 
 // metadata contains the fields of an object's metadata that are needed.
@@ -148,7 +147,8 @@ func stateOf(m *metadata, s *status) State {
 		state.Condition = s.Conditions[0].Type
 	}
 	if state.Condition.Failed() || state.Condition == v1alpha1.BpfProgCondNone {
-		state.Message = shorten.Middle(s.Conditions[0].Message, maxMessage)
+		cause, _, _ := strings.Cut(s.Conditions[0].Message, "\n")
+		state.Message = shorten.Middle(cause, maxMessage)
 		state.InPods = state.Condition == v1alpha1.BpfProgCondNotLoaded && inPods(s.Links)
 	}
 	for _, c := range s.Conditions {

@@ -186,6 +186,17 @@ func TestLongMessagesAreShortened(t *testing.T) {
 	}
 }
 
+// The first line has the cause. What follows can be a log of the kernel's verifier.
+func TestFirstLineIsTheCause(t *testing.T) {
+	cause := "the kernel's verifier refuses the program, when loading f (the previously loaded program 7 keeps running)"
+	r := decoded(t, full("p", "u-p", func(p *v1alpha1.BpfProgram) {
+		p.Status.Conditions = []metav1.Condition{v1alpha1.BpfProgCondNotLoaded.Condition(cause + strings.Repeat("\n1: (71) r1 = *(u8 *)(r1 +12)", 100))}
+	}))
+	if m := r.State.Value().Message; m != cause {
+		t.Errorf("%q", m)
+	}
+}
+
 // A report that can't be decoded is Undecodable. A report without a name is an error.
 func TestUndecodable(t *testing.T) {
 	with := func(status string) []byte {

@@ -65,8 +65,9 @@ type State struct {
 	Linked bool
 	// InPods means that the program is attached on the node, except for attach points in pods.
 	InPods bool
-	// Message is the message of the condition, with at most 600 bytes. It is "" unless the condition is a failure, or None, which
-	// says what the agent waits for.
+	// Message is the first line of the condition's message, with at most 600 bytes. It has the cause. The report has the rest,
+	// such as the log of the kernel's verifier. It is "" unless the condition is a failure, or None, which says what the agent waits
+	// for.
 	Message string
 	// Undecodable is the reason why the report's status can't be decoded. Then the other fields of the status are
 	// empty.

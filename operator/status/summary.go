@@ -199,7 +199,7 @@ func explained(nodes []NodeReason) []string {
 	for i, on := range nodes {
 		names[i] = on.Node
 		if on.Reason != "" {
-			names[i] += " (" + cause(on.Reason) + ")"
+			names[i] += " (" + shorten.Middle(on.Reason, maxError) + ")"
 		}
 	}
 	return names
@@ -213,16 +213,9 @@ func list(names []string, of int) string {
 func (s Summary) failures() string {
 	texts := make([]string, len(s.Failures))
 	for i, f := range s.Failures {
-		texts[i] = f.Node + ": " + cause(f.Reason)
+		texts[i] = f.Node + ": " + shorten.Middle(f.Reason, maxError)
 	}
 	return strings.Join(texts, "; ") + more(s.Failed-len(s.Failures))
-}
-
-// cause returns the first line of an error, which has the cause. The node's report has the rest, such as the log of the kernel's
-// verifier.
-func cause(text string) string {
-	first, _, _ := strings.Cut(text, "\n")
-	return shorten.Middle(first, maxError)
 }
 
 func more(n int) string {
