@@ -6,6 +6,7 @@ package record
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,8 +38,9 @@ func (r *Reports) tell(key program.Key, object v1alpha1.ProgramObject, before *v
 	function := object.GetStatus().Function
 	switch id := object.GetStatus().ProgramID; {
 	case failed(is) && is.Message != was.Message:
+		cause, _, _ := strings.Cut(is.Message, "\n") // the report has the rest, such as the log of the kernel's verifier
 		event.Emit(r.Cluster.Events, owner, corev1.EventTypeWarning, is.Type, "Load",
-			fmt.Sprintf("Program %s %s on node %s: %s", function, failure(is), r.NodeName, is.Message))
+			fmt.Sprintf("Program %s %s on node %s: %s", function, failure(is), r.NodeName, cause))
 	case failed(was) && !failed(is) && is.Type != string(v1alpha1.BpfProgCondNone):
 		event.Emit(r.Cluster.Events, owner, corev1.EventTypeNormal, is.Type, "Load",
 			fmt.Sprintf("Program %s recovered on node %s", function, r.NodeName))

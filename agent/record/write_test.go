@@ -312,6 +312,7 @@ func TestChangesAreTold(t *testing.T) {
 		"is read again":         {failed, read, nothing},
 		"fails after the read":  {read, failed, "no route to host"},
 		"fails at first":        {v1alpha1.BpfProgramStatus{}, failed, "no route to host"},
+		"with a log":            {read, is(v1alpha1.BpfProgCondNotLoaded.Condition("the verifier refuses it\n0: R1=ctx()"), 0), `the verifier refuses it"`},
 		"loaded after the read": {read, loaded, nothing},
 		"stays loaded":          {loaded, loaded, nothing},
 		"is reloaded":           {loaded, is(v1alpha1.BpfProgCondLoaded.Condition(), 8), "program 8 replaced program 7"},
