@@ -7,6 +7,7 @@
 #
 # usage: build.sh CACHE BIN — the program goes to CACHE, the link to kubectl to BIN.
 #        build.sh CACHE BIN kubeadm — kubeadm of the same version goes to BIN.
+#        build.sh CACHE BIN storage — its tests of storage drivers go to BIN.
 #        build.sh CACHE BIN previous — the version of previous.mod goes to CACHE.
 #        build.sh CACHE BIN oldest — the API server of the oldest supported version goes to
 #        CACHE, with links to the etcd and kubectl of go.mod's version.
@@ -45,10 +46,16 @@ build() (
 )
 
 mkdir -p "$root" "$bin"
-if [[ $which == kubeadm ]]; then
+case $which in
+kubeadm)
 	build ./kubeadm "$bin/kubeadm"
 	exit
-fi
+	;;
+storage)
+	GOFLAGS="${GOFLAGS:-} -v" slow "building Kubernetes' tests of storage drivers (about 5 minutes on 2 cores)" build ./storage "$bin/kubernetes-storage"
+	exit
+	;;
+esac
 # The sources of the build, because the version alone doesn't identify it.
 source=$(cat "$module/main.go" "$versions" | sha256sum)
 if [[ ! -x $root/kubernetes || $(cat "$root/source" 2>/dev/null) != "$source" ]]; then

@@ -151,6 +151,12 @@ build-first-packet: bytecode envtest build/agent/cmd/bpfman-agent build/agent/cm
 build-containerd:
 	@hack/containerd/build.sh $(CACHE)
 
+.PHONY: test-storage
+test-storage: TEST_REQUIRES += storage-suite
+test-storage: export KUBERNETES_STORAGE = $(LOCALBIN)/kubernetes-storage
+test-storage: E2E_FLAGS = -run '^TestStorageSuite$$'
+test-storage: $(LOCALBIN)/kubernetes-storage test-e2e ## Run Kubernetes' own tests of ephemeral inline volumes on the CSI plugin, on the cluster of test-e2e (builds them first).
+
 .PHONY: test-first-packet
 test-first-packet: build-first-packet ## Test on containerd 2 and the real daemon that programs are attached before the first packet of a pod and the first instruction of a container (as root; builds containerd first).
 	$(call requires,daemon bytecode envtest commands) $(FIRST_PACKET) go -C tests test -count=1 -v -timeout 20m ./firstpacket
@@ -255,7 +261,7 @@ test-oldest-kubernetes: $(OLDEST_KUBERNETES) ## Run the tests of definitions, st
 .PHONY: test-slow
 test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, the previous and the oldest Kubernetes, nodes in the virtual machine, three nodes, the tutorials, the page, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
 	@MAKE="$(MAKE)" hack/parts.sh test-fuzz test-envtest test-corpus test-previous-kubernetes test-oldest-kubernetes test-kernel-node test-mixed-kernels test-nodes test-e2e \
-		test-tutorials test-ui "test-chaos MINUTES=30" "test-lifecycle LIFECYCLE_FLAGS=" test-emulated test-first-packet test-release-published test-release-installed
+		test-tutorials test-ui "test-chaos MINUTES=30" "test-lifecycle LIFECYCLE_FLAGS=" test-emulated test-storage test-first-packet test-release-published test-release-installed
 
 .PHONY: test-rbac
 test-rbac: ## Compare the components' permissions with their requests in the audit log of the one-node cluster, after test-e2e (AUDIT_LOG).

@@ -101,6 +101,10 @@ $(PREVIOUS_KUBERNETES):
 $(OLDEST_KUBERNETES): $(KUBERNETES)
 	@hack/kubernetes/build.sh $(CACHE) $(LOCALBIN) oldest
 
+# Kubernetes' tests of storage drivers.
+$(LOCALBIN)/kubernetes-storage: hack/kubernetes/go.mod hack/kubernetes/storage/main.go
+	@hack/kubernetes/build.sh $(CACHE) $(LOCALBIN) storage
+
 # The API server and etcd of tests. One binary contains all of Kubernetes' components, and the name with which it is
 # called selects the component. KUBEBUILDER_ASSETS selects other ones, such as those of setup-envtest.
 ENVTEST_ASSETS := $(abspath $(or $(KUBEBUILDER_ASSETS),$(LOCALBIN)/envtest))

@@ -97,6 +97,8 @@ const (
 	Tutorials Name = "tutorials"
 	// Kyverno are the files of a release of Kyverno.
 	Kyverno Name = "kyverno"
+	// StorageSuite are the tests with which Kubernetes judges storage drivers.
+	StorageSuite Name = "storage-suite"
 	// Third-party tools, with the names of their commands. Shell is bash with the usual tools. BashCompletion is
 	// the package with that name.
 	BashCompletion Name = "bash-completion"
@@ -113,7 +115,7 @@ const (
 var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe, LSM}
 
 var all = append([]Name{
-	Root, BPF, Tracefs, Tun, CgroupV2, BPFPreload, DetachedMounts, SecurityModules, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, OtherDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials, Kyverno,
+	Root, BPF, Tracefs, Tun, CgroupV2, BPFPreload, DetachedMounts, SecurityModules, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, OtherDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials, Kyverno, StorageSuite,
 	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Promtool, Shell,
 }, Types...)
 

@@ -31,6 +31,9 @@ const NextTag = "next"
 // prometheusImage is the image that the tutorial uses, with the version that hack/make/tools.mk names.
 const prometheusImage = "quay.io/prometheus/prometheus:v3.13.5"
 
+// storageImage is the image of the pods in Kubernetes' tests of storage drivers, with the version that those of hack/kubernetes use.
+const storageImage = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
+
 // OtherDaemon is the image of a second daemon. Tests change a node from one to the other.
 const OtherDaemon = "quay.io/bpfman/bpfman:other"
 
@@ -73,6 +76,7 @@ func Catalog() []Description {
 		{Name: OtherDaemon, Optional: true, describe: daemon(func(s Sources) string { return s.Other })},
 		Command{Repository: "bpfman-node-probe", Binary: "node-probe"}.describe(),
 		Command{Repository: "csi-node-driver-registrar", Binary: "csi-node-driver-registrar"}.describe(),
+		{Name: storageImage, Optional: true, describe: busybox},
 		{Name: prometheusImage, Optional: true, describe: prometheus},
 		{Name: "docker.io/library/python:3.11-slim", Optional: true, describe: python},
 	}
