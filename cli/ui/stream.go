@@ -4,11 +4,14 @@
 package ui
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -43,11 +46,31 @@ func told(err error) string {
 	return err.Error()
 }
 
+// visible returns JSON in which characters that change the direction of text, or aren't visible, are their escapes, such as \u202e.
+// Messages, labels, and names have what others chose, and one line must not be able to pass for another.
+func visible(encoded []byte) []byte {
+	hidden := func(r rune) bool { return r >= utf8.RuneSelf && !strconv.IsPrint(r) }
+	if !bytes.ContainsFunc(encoded, hidden) {
+		return encoded
+	}
+	var out []byte
+	for _, r := range string(encoded) {
+		if hidden(r) {
+			quoted := strconv.QuoteRuneToASCII(r)
+			out = append(append(out, '\\'), quoted[1:len(quoted)-1]...)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
 func (s *stream) send(event string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode a view: %w", err)
 	}
+	data = visible(data)
 	_ = s.flush.SetWriteDeadline(time.Now().Add(sendTimeout)) // not supported by tests' recorders
 	if _, err := fmt.Fprintf(s.out, "event: %s\ndata: %s\n\n", event, data); err != nil {
 		return fmt.Errorf("send a view: %w", err)

@@ -5,6 +5,7 @@ package ui
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -193,5 +194,28 @@ func TestStream(t *testing.T) {
 	rest, err := io.ReadAll(response.Body)
 	if err != nil || string(rest) != "event: problem\ndata: \"no more\"\n\n" {
 		t.Errorf("%q, %v", rest, err)
+	}
+}
+
+// What others chose can't change the direction of a line of the page, and stays readable otherwise.
+func TestVisible(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"eth0":                   "eth0",
+		"äöü → größer":           "äöü → größer",
+		"a\u202egnp.exe":         `a\u202egnp.exe`,
+		"zero\u200bwidth":        `zero\u200bwidth`,
+		"two\nlines, \"quoted\"": "two\nlines, \"quoted\"",
+		`already \u202e`:         `already \u202e`,
+		"a tag \U000e0041":       `a tag \U000e0041`,
+	} {
+		encoded, err := json.Marshal(map[string]string{text: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]string
+		if err := json.Unmarshal(visible(encoded), &got); err != nil || got[want] != want {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
 	}
 }
