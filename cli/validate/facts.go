@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/bytecode/object"
 	"github.com/bpfman/bpfman-operator/cli/why"
 	"github.com/bpfman/bpfman-operator/internal/nearest"
@@ -43,6 +44,7 @@ func (r *Result) Compare(f Facts) {
 			r.containers(s, f.Pods, selected)
 		}
 	}
+	r.starts(f.Agents, selected)
 	r.functions(f.Objects)
 }
 
@@ -112,6 +114,25 @@ func (r *Result) containers(s why.Selector, pods []corev1.Pod, selected map[stri
 		r.warn("containers: no selected pod has a container %s; their containers are %s%s", missing[0], some(existing), nearest.Question(missing[0], slices.Values(existing)))
 	default:
 		r.warn("containers: no selected pod has the containers %s; their containers are %s", strings.Join(missing, ", "), some(existing))
+	}
+}
+
+// beforeStart begins the argument of agents that attach programs before the start of pods (operator/deploy).
+const beforeStart = "--nri-socket="
+
+// starts checks whether the agents of the selected nodes attach programs before the start of pods, if the object asks for it.
+func (r *Result) starts(agents []corev1.Pod, selected map[string]bool) {
+	asks := slices.ContainsFunc(userobject.Programs(r.Object), func(p userobject.Program) bool {
+		c := p.Containers()
+		return c != nil && c.Attachment == v1alpha1.AttachBeforeStart
+	})
+	late := slices.ContainsFunc(agents, func(agent corev1.Pod) bool {
+		return (selected == nil || selected[agent.Spec.NodeName]) && !slices.ContainsFunc(agent.Spec.Containers, func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.Args, func(argument string) bool { return strings.HasPrefix(argument, beforeStart) })
+		})
+	})
+	if asks && late {
+		r.warn("containers: programs are attached after pods start, although attachment is BeforeStart: set bpfman.agent.beforestart.enabled of the ConfigMap bpfman-config to true")
 	}
 }
 
