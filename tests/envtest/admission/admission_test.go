@@ -6,6 +6,7 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -339,6 +340,43 @@ func TestTheOperatorChangesNoProgram(t *testing.T) {
 	status := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"observedGeneration":1}}`))
 	if err := operator.Status().Patch(t.Context(), o.DeepCopy(), status); err != nil {
 		t.Errorf("the operator can't write a status: %v", err)
+	}
+}
+
+// The operator writes States, so it repairs their labels and owners. It can't change users' objects that way.
+func TestTheOperatorRepairsStates(t *testing.T) {
+	admin := deployed(t)
+	definitions, err := envtest.Build("config/states")
+	must.Succeed(t, err)
+	for _, definition := range definitions {
+		must.Succeed(t, admin.Create(t.Context(), definition))
+	}
+	var operator client.Client
+	envtest.Eventually(t, "States are served", func(ctx context.Context) error {
+		operator, admin = accountClient(t, "bpfman-operator"), privilegedClient(t, "an-administrator") // clients remember what isn't served
+		return operator.List(ctx, &v1alpha1.ClusterBpfApplicationStateList{})
+	})
+	owner := metav1.OwnerReference{APIVersion: "bpfman.io/v1alpha1", Kind: "ClusterBpfApplication", Name: "owner", UID: "owner", Controller: new(true)}
+	state := func(name string) *v1alpha1.ClusterBpfApplicationState {
+		return &v1alpha1.ClusterBpfApplicationState{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{v1alpha1.LabelOwnedByProgram: "owner"}, OwnerReferences: []metav1.OwnerReference{owner},
+		}}
+	}
+	must.Succeed(t, operator.Create(t.Context(), state("edited")))
+	program := &v1alpha1.ClusterBpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "not-repaired"}}
+	must.Succeed(t, json.Unmarshal([]byte(`{"nodeSelector":{},"byteCode":{"path":"/object.o"},"programs":[{"name":"pass","type":"XDP","xdp":{}}]}`), &program.Spec))
+	must.Succeed(t, admin.Create(t.Context(), program))
+	label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"bpfman.io/ownedByProgram":"other"}}}`))
+	inForce(t, "the policy for programs", func(ctx context.Context) bool {
+		return apierrors.IsForbidden(operator.Patch(ctx, program.DeepCopy(), label, client.DryRunAll))
+	})
+	for _, edit := range []string{`{"metadata":{"labels":null}}`, `{"metadata":{"ownerReferences":null}}`} {
+		must.Succeed(t, admin.Patch(t.Context(), state("edited"), client.RawPatch(types.MergePatchType, []byte(edit))))
+		whole, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": state("").Labels, "ownerReferences": []metav1.OwnerReference{owner}}})
+		must.Succeed(t, err)
+		if err := operator.Patch(t.Context(), state("edited"), client.RawPatch(types.MergePatchType, whole)); err != nil {
+			t.Errorf("the operator can't repair %s: %v", edit, err)
+		}
 	}
 }
 
