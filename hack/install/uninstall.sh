@@ -5,7 +5,7 @@
 # Removes what install.sh installed: the same manifests, and the definitions with this project's label, including
 # all objects of their kinds. Other definitions in bpfman.io stay.
 #
-#   uninstall.sh FILE             FILE - is standard input
+#   uninstall.sh FILE             FILE contains the operator; - is standard input
 #   uninstall.sh --helm           the Helm release bpfman in the namespace bpfman, the definitions, and the namespace
 #   uninstall.sh --definitions    only the definitions
 #
@@ -163,6 +163,9 @@ if [[ $1 == --helm ]]; then
 else
 	cat -- "$1" >"$manifests"
 	[[ -s $manifests ]] || die "nothing is deleted: $1 is empty"
+	# Such as the file with the definition of States, or with monitors: all objects and definitions would go with it.
+	grep -qx 'kind: Deployment' "$manifests" || die "nothing is deleted: $1 doesn't contain the operator, so it isn't all of bpfman. To delete" \
+		"only what it contains:" "  kubectl delete --ignore-not-found -f $1"
 fi
 warn
 warn_stored

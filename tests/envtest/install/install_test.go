@@ -284,6 +284,18 @@ func TestInstallAndUninstall(t *testing.T) {
 			t.Errorf("%s isn't marked once it is installed", name)
 		}
 	}
+	t.Run("a part isn't taken for the whole", func(t *testing.T) {
+		before := c.everything(t)
+		for _, part := range []string{"config/states", "config/prometheus/objects", "config/rbac"} {
+			said, err := c.run(t, manifests(t, part), "uninstall.sh", "-")
+			if err == nil || !strings.Contains(said, "nothing is deleted: - doesn't contain the operator") {
+				t.Errorf("uninstall.sh with %s: %v\n%s", part, err, said)
+			}
+		}
+		if !slices.Equal(before, c.everything(t)) {
+			t.Error("something is deleted")
+		}
+	})
 	t.Run("a Helm release of another namespace stays", func(t *testing.T) { c.keepsOtherReleases(t, whole) })
 	c.create(t, program("bpfman.io.operator/finalizer"))
 	if said, err := c.run(t, nil, "uninstall.sh", "--definitions"); err != nil {
