@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -59,6 +60,8 @@ const (
 	ReasonVerificationMoved = "VerificationMoved"
 	// ReasonNodesLeave means that nodes with volumes can be among those that aren't selected anymore.
 	ReasonNodesLeave = "NodesLeave"
+	// ReasonVolumesStay means that the CSI plugin is disabled, and pods can have volumes.
+	ReasonVolumesStay = "VolumesStay"
 	// ReasonApplied means that an object was created or changed.
 	ReasonApplied = "Applied"
 	// ReasonApplyFailed means that an object couldn't be rendered, or that the API server refused it.
@@ -188,7 +191,7 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonVerificationMoved, action, warning)
 	}
 	config.Proxy = r.Proxy
-	if err := r.warnOfNodesThatLeave(ctx, configMap, config); err != nil {
+	if err := r.warnOfVolumes(ctx, configMap, config); err != nil {
 		return err
 	}
 	daemonSet, err := DaemonSet(config, r.Namespace)
@@ -222,26 +225,53 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 	return errors.Join(append(errs, r.apply(ctx, configMap, daemonSet))...)
 }
 
-// warnOfNodesThatLeave emits an Event if the node selector excludes nodes that the deployed one may select. Their kubelets can't
-// unmount volumes without the CSI plugin.
-func (r *Reconciler) warnOfNodesThatLeave(ctx context.Context, configMap *corev1.ConfigMap, config Config) error {
+// warnOfVolumes emits an Event if nodes that have the CSI plugin might not have it after the change. Their kubelets can't
+// unmount volumes without it.
+func (r *Reconciler) warnOfVolumes(ctx context.Context, configMap *corev1.ConfigMap, config Config) error {
 	deployed := &appsv1.DaemonSet{}
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: DaemonSetName}, deployed)
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: DaemonSetName}, deployed)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("get DaemonSet %s: %w", DaemonSetName, err)
 	}
-	selector := deployed.Spec.Template.Spec.NodeSelector
-	for label, value := range config.NodeSelector {
-		if now, selected := selector[label]; (!selected || now != value) && label != corev1.LabelOSStable {
-			event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonNodesLeave, action, KeyNodeSelector+" selects other nodes: on those that it no longer selects, "+
-				"programs stay attached, and pods with volumes of maps can't terminate until the node pods run there again")
-			return nil
-		}
+	pod := deployed.Spec.Template.Spec
+	const until = ", programs stay attached, and pods with volumes of maps can't terminate until the node pods run there again"
+	switch {
+	case leaves(pod.NodeSelector, config.NodeSelector):
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonNodesLeave, action, KeyNodeSelector+" selects other nodes: on those that it no longer selects"+until)
+	case repels(pod.Tolerations, config.Tolerations):
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonNodesLeave, action, KeyTolerations+" tolerates fewer taints: on nodes that have them"+until)
+	}
+	if config.CSI.Disabled && slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == CSIContainer }) {
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonVolumesStay, action, KeyCSIEnabled+" is false: pods that have volumes of maps can't terminate until it is true again")
 	}
 	return nil
+}
+
+// leaves reports whether a node selector excludes nodes that another one, which is deployed, can select.
+func leaves(deployed, selector map[string]string) bool {
+	for label, value := range selector {
+		if now, selected := deployed[label]; (!selected || now != value) && label != corev1.LabelOSStable {
+			return true
+		}
+	}
+	return false
+}
+
+// always are the tolerations in daemonset.yaml.
+var always = []corev1.Toleration{
+	{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	{Key: "node-role.kubernetes.io/master", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+}
+
+// repels reports whether deployed tolerations aren't all among the configured ones.
+func repels(deployed, tolerations []corev1.Toleration) bool {
+	kept := slices.Concat(always, tolerations)
+	return slices.ContainsFunc(deployed, func(was corev1.Toleration) bool {
+		return !slices.ContainsFunc(kept, func(is corev1.Toleration) bool { return equality.Semantic.DeepEqual(is, was) })
+	})
 }
 
 // clusterWide returns the cluster-scoped objects.

@@ -8,9 +8,7 @@ import (
 	"testing"
 	"text/template"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
@@ -31,7 +29,7 @@ func TestConfigurationThatCannotBeDeployed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(functions).Parse(c.template))
 			recorder := events.NewFakeRecorder(1)
-			r := &Reconciler{Client: fake.NewClientBuilder().Build(), Recorder: recorder, Namespace: "bpfman"}
+			r := &Reconciler{Live: fake.NewClientBuilder().Build(), Recorder: recorder, Namespace: "bpfman"}
 			if err := r.deploy(t.Context(), &corev1.ConfigMap{Data: minimal(c.data)}); (err != nil) != c.retries {
 				t.Errorf("error: %v", err)
 			}
@@ -42,33 +40,47 @@ func TestConfigurationThatCannotBeDeployed(t *testing.T) {
 	}
 }
 
-// An Event warns of nodes that aren't selected anymore.
+// An Event warns of nodes that aren't selected anymore, and of volumes without the plugin.
 func TestNodesThatLeave(t *testing.T) {
+	gpu := corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists}
+	drained := corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 	for name, c := range map[string]struct {
-		deployed, selector map[string]string
-		leave              bool
+		deployed, config Config
+		event            string
 	}{
-		"unchanged":     {map[string]string{"kubernetes.io/os": "linux", "ebpf": "true"}, map[string]string{"ebpf": "true"}, false},
-		"fewer labels":  {map[string]string{"kubernetes.io/os": "linux", "ebpf": "true"}, nil, false},
-		"the system":    {nil, map[string]string{"kubernetes.io/os": "linux"}, false},
-		"more labels":   {map[string]string{"kubernetes.io/os": "linux"}, map[string]string{"ebpf": "true"}, true},
-		"another value": {map[string]string{"ebpf": "true"}, map[string]string{"ebpf": "yes"}, true},
-		"not deployed":  {nil, map[string]string{"ebpf": "true"}, false},
+		"unchanged":          {Config{NodeSelector: map[string]string{"ebpf": "true"}}, Config{NodeSelector: map[string]string{"ebpf": "true"}}, ""},
+		"fewer labels":       {Config{NodeSelector: map[string]string{"ebpf": "true"}}, Config{}, ""},
+		"the system":         {Config{}, Config{NodeSelector: map[string]string{"kubernetes.io/os": "linux"}}, ""},
+		"more labels":        {Config{}, Config{NodeSelector: map[string]string{"ebpf": "true"}}, "NodesLeave bpfman.node.selector selects other nodes"},
+		"another value":      {Config{NodeSelector: map[string]string{"ebpf": "true"}}, Config{NodeSelector: map[string]string{"ebpf": "yes"}}, "NodesLeave bpfman.node.selector"},
+		"the same taints":    {Config{Tolerations: []corev1.Toleration{gpu, drained}}, Config{Tolerations: []corev1.Toleration{drained, gpu}}, ""},
+		"more taints":        {Config{}, Config{Tolerations: []corev1.Toleration{gpu}}, ""},
+		"fewer taints":       {Config{Tolerations: []corev1.Toleration{gpu, drained}}, Config{Tolerations: []corev1.Toleration{drained}}, "NodesLeave bpfman.tolerations tolerates fewer taints"},
+		"without volumes":    {Config{}, Config{CSI: CSIConfig{Disabled: true}}, "VolumesStay bpfman.csi.enabled is false: pods that have volumes of maps can't terminate"},
+		"still without them": {Config{CSI: CSIConfig{Disabled: true}}, Config{CSI: CSIConfig{Disabled: true}}, ""},
+		"volumes again":      {Config{CSI: CSIConfig{Disabled: true}}, Config{}, ""},
+		"not deployed":       {Config{}, Config{NodeSelector: map[string]string{"ebpf": "true"}, CSI: CSIConfig{Disabled: true}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			builder := fake.NewClientBuilder()
 			if name != "not deployed" {
-				deployed := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: DaemonSetName}}
-				deployed.Spec.Template.Spec.NodeSelector = c.deployed
-				builder = builder.WithObjects(deployed)
+				rendered, err := DaemonSet(c.deployed, "bpfman")
+				if err != nil {
+					t.Fatal(err)
+				}
+				builder = builder.WithObjects(rendered)
 			}
-			recorder := events.NewFakeRecorder(1)
-			r := &Reconciler{Client: builder.Build(), Recorder: recorder, Namespace: "bpfman"}
-			if err := r.warnOfNodesThatLeave(t.Context(), &corev1.ConfigMap{}, Config{NodeSelector: c.selector}); err != nil {
+			recorder := events.NewFakeRecorder(2)
+			r := &Reconciler{Live: builder.Build(), Recorder: recorder, Namespace: "bpfman"}
+			if err := r.warnOfVolumes(t.Context(), &corev1.ConfigMap{}, c.config); err != nil {
 				t.Fatal(err)
 			}
-			if got := len(recorder.Events) == 1; got != c.leave {
-				t.Errorf("warned: %v", got)
+			said := ""
+			if len(recorder.Events) > 0 {
+				said = <-recorder.Events
+			}
+			if len(recorder.Events) > 0 || (said == "") != (c.event == "") || !strings.HasPrefix(said, strings.TrimSpace("Warning "+c.event)) && said != "" {
+				t.Errorf("Event %q", said)
 			}
 		})
 	}

@@ -268,7 +268,7 @@ var keys = []Key{
 	},
 	{
 		Name: KeyTolerations, Section: "Node pods", Value: "nodes.tolerations", Form: Tolerations,
-		Description: "additional tolerations, as a list in YAML or JSON, as in a pod. The pods always tolerate the taints of control plane nodes.",
+		Description: "additional tolerations, as a list in YAML or JSON, as in a pod. The pods always tolerate the taints of control plane nodes. Before you remove one, see [Remove nodes](#remove-nodes).",
 		set:         func(c *Config, v string) (err error) { c.Tolerations, err = parseTolerations(v); return err },
 	},
 	{
@@ -349,7 +349,7 @@ var keys = []Key{
 	},
 	{
 		Name: KeyCSIEnabled, Section: "CSI plugin", Value: "csi.enabled", Form: Boolean, Default: "true",
-		Description: "With `false`, there are no volumes: the plugin's container, its registrar, and the CSIDriver aren't deployed.",
+		Description: "With `false`, there are no volumes: the plugin's container, its registrar, and the CSIDriver aren't deployed. Before you set it, [end the pods with volumes](#remove-nodes).",
 		set:         func(c *Config, v string) error { c.CSI.Disabled = v == "false"; return nil },
 	},
 	{
