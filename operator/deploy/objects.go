@@ -16,6 +16,7 @@ import (
 	"path"
 	"strings"
 	"text/template"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -56,16 +57,24 @@ var (
 	daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(functions).Parse(daemonSetYAML))
 )
 
-// quote formats v as a JSON string, which is always a valid YAML string.
-func quote(v any) (string, error) {
-	out, err := json.Marshal(fmt.Sprint(v))
-	return string(out), err
-}
+// quote formats v as a string in YAML.
+func quote(v any) (string, error) { return inline(fmt.Sprint(v)) }
 
-// inline formats v as JSON, which is YAML on one line.
+// inline formats v as JSON in which all characters are escaped that YAML doesn't admit, so it is YAML on one line.
 func inline(v any) (string, error) {
 	out, err := json.Marshal(v)
-	return string(out), err
+	var text strings.Builder
+	for _, r := range string(out) {
+		switch {
+		case unicode.IsPrint(r):
+			text.WriteRune(r)
+		case r <= 0xffff:
+			fmt.Fprintf(&text, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&text, `\U%08x`, r)
+		}
+	}
+	return text.String(), err
 }
 
 // values are the values for the template daemonset.yaml.

@@ -582,3 +582,27 @@ func FuzzDaemonSet(f *testing.F) {
 		}
 	})
 }
+
+// What YAML doesn't admit as it is reaches the node components.
+func TestUnprintableValues(t *testing.T) {
+	for _, value := range []string{"\u0090", "\u007f", "\ufeff", "\ufffe", "\U0001ffff", "\u2028", "é😀"} {
+		config, _, err := ParseConfig(minimal(map[string]string{KeyDaemonTOML: "a = \"" + strings.ReplaceAll(value, "\u007f", `\u007f`) + "\""}))
+		if err != nil {
+			t.Errorf("%q is refused: %v", value, err)
+			continue
+		}
+		config.Proxy.HTTPProxy = value
+		rendered, err := DaemonSet(config, "bpfman")
+		if err != nil {
+			t.Errorf("%q: %v", value, err)
+			continue
+		}
+		file, _, _ := unstructured.NestedString(rendered.Object, "spec", "template", "metadata", "annotations", "bpfman.io/bpfman.toml")
+		if file != config.Daemon.TOML {
+			t.Errorf("%q reaches the daemon as %q", config.Daemon.TOML, file)
+		}
+		if whole, err := rendered.MarshalJSON(); err != nil || !strings.Contains(string(whole), `"name":"HTTP_PROXY"`) {
+			t.Errorf("%v, no proxy in %s", err, whole)
+		}
+	}
+}
