@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -199,17 +200,25 @@ func dryRun(ctx context.Context, in *cluster.Cluster, r *validate.Result) {
 	err := in.Writer.Patch(ctx, object, client.Apply, client.DryRunAll, client.ForceOwnership, client.FieldOwner("kubectl-bpfman-validate")) //nolint:staticcheck // Apply takes generated types
 	switch {
 	case err == nil:
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err) && refusedByPolicy(err):
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), refusedAtAdmission(err):
 		r.Errors = append(r.Errors, fmt.Sprintf("the cluster refuses it: %v", err))
 	default:
 		r.Unchecked = append(r.Unchecked, fmt.Sprintf("whether the cluster accepts it: %v", err))
 	}
 }
 
-// refusedByPolicy reports whether an admission policy or a webhook refused a request, and not the rights of the user.
-func refusedByPolicy(err error) bool {
+// denial matches what the API server says if a webhook or a ValidatingAdmissionPolicy denies a request. Each of them chooses the
+// code and the reason.
+var denial = regexp.MustCompile(`^admission webhook ".*" denied the request|ValidatingAdmissionPolicy '.*' denied request`)
+
+// refusedAtAdmission reports whether admission refused a request, and not the rights of the user, of which an error has no causes.
+func refusedAtAdmission(err error) bool {
 	status := apierrors.APIStatus(nil)
-	return errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0
+	if !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return denial.MatchString(status.Status().Message) || apierrors.IsForbidden(err) && details != nil && len(details.Causes) > 0
 }
 
 // bytecode reads what is in an image. It returns nothing for a file, which is on the nodes.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -69,5 +70,35 @@ func TestValidate(t *testing.T) {
 	}
 	if _, _, err := execute(t, nil, "validate", "-f", dir+"absent.yaml"); err == nil || errors.Is(err, errInvalid) || !strings.Contains(err.Error(), "absent.yaml") {
 		t.Errorf("a file that doesn't exist: %v", err)
+	}
+}
+
+// The cluster refuses what a webhook or a policy denies, with any code. The rights of the user aren't about the object.
+func TestValidateWhatAdmissionDenies(t *testing.T) {
+	xdp := schema.GroupResource{Group: "bpfman.io", Resource: "xdpprograms"}
+	policy := apierrors.NewForbidden(xdp, "counter", errors.New("ValidatingAdmissionPolicy 'x' with binding 'y' denied request: not here"))
+	policy.ErrStatus.Reason, policy.ErrStatus.Code = metav1.StatusReasonRequestEntityTooLarge, 413
+	ending := apierrors.NewForbidden(xdp, "counter", errors.New("the namespace is being terminated"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "NamespaceTerminating"}}
+	webhook := func(code int32, reason metav1.StatusReason) error {
+		return webhookerrors.ToStatusErr("policy.example.com", &metav1.Status{Code: code, Reason: reason, Message: "not here"})
+	}
+	for name, test := range map[string]struct {
+		answer  error
+		refuses bool
+	}{
+		"a webhook of controller-runtime": {webhook(403, metav1.StatusReasonForbidden), true},
+		"a webhook without a reason":      {webhook(403, ""), true},
+		"a webhook without a code":        {webhook(0, ""), true},
+		"a webhook with another code":     {webhook(409, ""), true},
+		"a policy":                        {policy, true},
+		"the namespace":                   {ending, true},
+		"the user's rights":               {apierrors.NewForbidden(xdp, "counter", errors.New("User \"a\" cannot patch resource")), false},
+		"a webhook that fails":            {apierrors.NewInternalError(errors.New("failed calling webhook \"policy.example.com\"")), false},
+	} {
+		out, _, err := execute(t, validating(t, test.answer), "validate", "-f", "testdata/validate/manifests/fine.yaml")
+		if errors.Is(err, errInvalid) != test.refuses || strings.Contains(out, "the cluster refuses it") != test.refuses || strings.Contains(out, "whether the cluster accepts it") == test.refuses {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
 	}
 }
