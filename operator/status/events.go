@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -80,12 +79,11 @@ func ownerOf(kind string, o v1alpha1.UserObject) Owner {
 	members, _ := o.Members()
 	owner.Programs = len(members)
 	common := o.GetAppCommon()
-	selector, err := metav1.LabelSelectorAsSelector(&common.NodeSelector)
-	if err != nil {
+	var err error
+	if owner.Selector, err = newSelector(&common.NodeSelector); err != nil {
 		owner.Invalid = err.Error()
 		return owner
 	}
-	owner.Selector = selector
 	owner.Rollout = o.GetStatus().Rollout.DeepCopy()
 	if owner.Rollout != nil && owner.Rollout.Previous != nil {
 		if previous, err := rollout.Parse(owner.Rollout.Previous.Object.Raw); err == nil {

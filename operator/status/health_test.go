@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -50,10 +49,10 @@ func TestRunTimes(t *testing.T) {
 			ref := Ref{Kind: "TcxProgram", NamespacedName: types.NamespacedName{Name: "firewall"}}
 			x.SetNode("node", nil, true)
 			x.AddAgent("node", "pod")
-			x.SetOwner(ref, uid, Owner{Generation: 1, Programs: 1, Selector: labels.Everything()})
+			x.SetOwner(ref, uid, Owner{Generation: 1, Programs: 1, Selector: everywhere(0).Selector})
 			x.SetHealth("node", rollout.Health{RunTimes: c.before})
 			x.SetOwner(ref, uid, Owner{
-				Generation: 2, Programs: 1, Selector: labels.Everything(),
+				Generation: 2, Programs: 1, Selector: everywhere(0).Selector,
 				Rollout: &v1alpha1.RolloutStatus{Revision: 2, Started: &begun, StepStarted: &begun, MaxRunTimePercent: c.limit},
 			})
 			x.SetHealth("node", rollout.Health{RunTimes: c.measured})

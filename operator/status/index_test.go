@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unique"
 
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -34,16 +34,20 @@ func cluster(tb testing.TB, nodes ...string) *Index {
 }
 
 func everywhere(generation int64) Owner {
-	return Owner{Generation: generation, Selector: labels.Everything(), Programs: 1}
+	return Owner{Generation: generation, Selector: &selector{}, Programs: 1}
 }
 
-func only(t *testing.T, generation int64, selector string) Owner {
+func only(t *testing.T, generation int64, nodes string) Owner {
 	t.Helper()
-	parsed, err := labels.Parse(selector)
+	parsed, err := metav1.ParseToLabelSelector(nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Owner{Generation: generation, Selector: parsed, Programs: 1}
+	of, err := newSelector(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Owner{Generation: generation, Selector: of, Programs: 1}
 }
 
 // program returns a report about the object of ref.

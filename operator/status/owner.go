@@ -23,7 +23,7 @@ type Owner struct {
 	Generation int64
 	Deleting   bool
 	// Selector selects the nodes. If it is invalid, it is nil, and Invalid is the reason.
-	Selector labels.Selector
+	Selector *selector
 	Invalid  string
 	// Undecodable is the reason why the object can't be decoded. Then only its metadata is known.
 	Undecodable string
@@ -122,7 +122,7 @@ func (o *owner) update(n *node, change func(*nodeState)) bool {
 	before := *r
 	o.count(r, -1)
 	change(r)
-	r.matching = o.Selector != nil && n.exists && o.Selector.Matches(n.labels)
+	r.matching = o.Selector != nil && n.exists && o.Selector.matches(n.labels)
 	r.selected = r.matching && n.runsAgent()
 	r.lost = r.matching && !n.reachable
 	r.changes = o.Rollout == nil || rollout.Changes(o.Rollout, rollout.Position(o.id.UID, n.name, n.labels, o.canaries))

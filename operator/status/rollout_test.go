@@ -447,7 +447,7 @@ func TestPolicyThatComesWithAChange(t *testing.T) {
 			scheme := newScheme(t)
 			must(t, appsv1.AddToScheme(scheme))
 			x := cluster(t, "a", "b", "c")
-			x.SetOwner(ref, uid, only(t, 2, "name!=c"))
+			x.SetOwner(ref, uid, only(t, 2, "name notin (c)"))
 			x.SetReport(program("a", "program-a", test.reported, v1alpha1.BpfProgCondLoaded, ""))
 			if test.fails {
 				x.SetReport(program("c", "program-c", 1, v1alpha1.BpfProgCondNotUnloaded, "busy"))
