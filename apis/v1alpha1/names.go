@@ -162,6 +162,16 @@ func LabelValue(s string) string {
 	return readable + "-" + hash
 }
 
+// NodeOfLabel returns the name of the node that a report has as its LabelHostname, or
+// an empty string if the label can be the beginning of a name, with a hash.
+func NodeOfLabel(label string) string {
+	const surelyName = 50 // a label with a hash is longer
+	if len(label) > surelyName {
+		return ""
+	}
+	return label
+}
+
 func isAlphanumeric(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 }

@@ -30,6 +30,16 @@ func TestLabelValue(t *testing.T) {
 	}
 }
 
+func TestNodeOfLabel(t *testing.T) {
+	for _, test := range []struct{ node, want string }{
+		{"", ""}, {"worker-1", "worker-1"}, {strings.Repeat("a", 50), strings.Repeat("a", 50)}, {strings.Repeat("a", 253), ""}, {strings.Repeat("a", 60), ""},
+	} {
+		if got := NodeOfLabel(LabelValue(test.node)); got != test.want {
+			t.Errorf("the label of %q is that of %q, not %q", test.node, got, test.want)
+		}
+	}
+}
+
 func FuzzLabelValue(f *testing.F) {
 	for _, seed := range []string{"", "a", "-a", "a-", "main.(*T).F", "_ZNSt6vectorIiE9push_backEOi", "\xff\x00", strings.Repeat("é", 200)} {
 		f.Add(seed, seed+"x")

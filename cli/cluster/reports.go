@@ -16,7 +16,7 @@ import (
 )
 
 // Reports returns the BpfPrograms or BpfNsPrograms of a user object, sorted by node and name. There is one for
-// each of its programs on each selected node.
+// each of its programs on each selected node. Their statuses have the names of the nodes.
 func Reports(ctx context.Context, from client.Reader, owner v1alpha1.BpfNodeOwner) ([]v1alpha1.ProgramObject, error) {
 	labels := client.MatchingLabels{
 		v1alpha1.LabelOwnedByProgram: v1alpha1.LabelValue(owner.Name),
@@ -29,7 +29,13 @@ func Reports(ctx context.Context, from client.Reader, owner v1alpha1.BpfNodeOwne
 			continue
 		}
 		err := Each(ctx, from, list, func(report v1alpha1.ProgramObject) error {
-			out = append(out, report)
+			status := report.GetStatus()
+			if status.Node == "" { // the agent hasn't written the status yet
+				status.Node = v1alpha1.NodeOfLabel(report.GetLabels()[v1alpha1.LabelHostname])
+			}
+			if status.Node != "" {
+				out = append(out, report)
+			}
 			return nil
 		}, client.InNamespace(owner.Namespace), labels)
 		if err != nil {

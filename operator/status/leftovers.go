@@ -4,6 +4,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,15 +56,10 @@ func nodeRequest(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// nodeOf returns the name of the report's node, or "" if it isn't known. A label of this length is the name
-// itself, because the hash of a longer name results in a longer label.
+// nodeOf returns the name of the report's node, or "" if it isn't known.
 func nodeOf(report *reports.Report) string {
-	const surelyName = 50
 	node := report.Node.Value()
-	if node.Name == "" && len(node.Label) <= surelyName {
-		return node.Label
-	}
-	return node.Name
+	return cmp.Or(node.Name, v1alpha1.NodeOfLabel(node.Label))
 }
 
 // Reconcile deletes the programs of a node if the node doesn't exist.
