@@ -89,10 +89,8 @@ type Inventory struct {
 	touched map[program.Key]bool
 	// lost is what disappeared between two lists although this process didn't remove it, by owner.
 	lost map[program.Key]Losses
-	// former contains the programs of the daemon that the node ran before, and formerFile is the file with them and the
-	// identity of the node's start, or "".
-	former           []Former
-	formerFile, boot string
+	// former is about the daemon that the node ran before.
+	former former
 	// failures contains the last error of each Load that failed.
 	failures *lru.Cache
 }
@@ -140,12 +138,13 @@ func (i *Inventory) Invalidate() {
 func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 	changed := map[program.Key]bool{}
 	err := do(ctx, i, "list programs", callDeadline, func(ctx context.Context, d dialect) (*gobpfman.ListResponse, error) {
-		pins, err := pinned(i.root, d)
+		before, unrecorded := i.before()
+		pins, err := pinned(i.root, d, before)
 		response, failed := d.list(ctx, i.rpc, linksAmong(pins))
 		if failed != nil {
 			return nil, failed
 		}
-		if err = errors.Join(err, i.removeOrphans(ctx, d, pins, response), i.removeOtherDatabases(d, response)); err != nil {
+		if err = errors.Join(unrecorded, err, i.removeOrphans(ctx, d, pins, response), i.removeOtherDatabases(d, response)); err != nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "Failed to remove what a daemon left")
 		}
 		return response, nil
@@ -198,6 +197,7 @@ func (i *Inventory) replace(list *gobpfman.ListResponse) []program.Key {
 			lose(old.Owner, 1, 0)
 		}
 	}
+	i.sortOut(listed)
 	i.programs, i.known = listed, true
 	return changed
 }
@@ -450,13 +450,16 @@ func (i *Inventory) UsersOfMaps(ctx context.Context) (map[uint32][]uint32, error
 	return users, err
 }
 
-// Owners returns the owners of all programs.
+// Owners returns the owners of all programs, also of the former daemon.
 func (i *Inventory) Owners() []program.Key {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	owners := map[program.Key]bool{}
 	for _, p := range i.programs {
 		owners[p.Owner] = true
+	}
+	for _, f := range i.former.Programs {
+		owners[f.Owner] = true
 	}
 	return slices.Collect(maps.Keys(owners))
 }

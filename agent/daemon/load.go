@@ -41,9 +41,10 @@ func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) err
 		defer allowance.meterLoad(i.root)()
 		response, err := d.load(ctx, i.rpc, request)
 		if err != nil {
-			err = i.loadFailure(d, request, err)
+			return response, i.loadFailure(d, request, err)
 		}
-		return response, err
+		i.recordLoaded(ctx, response)
+		return response, nil
 	}, func(r *gobpfman.LoadResponse) {
 		for _, loaded := range r.GetPrograms() {
 			if p, ours := i.programOf(loaded.GetInfo(), loaded.GetKernelInfo()); ours {

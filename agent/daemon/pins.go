@@ -37,9 +37,18 @@ type pin struct {
 
 func (p pin) isLink() bool { return filepath.Base(filepath.Dir(p.path)) == linkPins }
 
-// pinned returns the pins of programs, maps, and links below root. It returns none if there is another daemon's database:
-// then pins can be that one's, and nothing says whose.
-func pinned(root string, d dialect) ([]pin, error) {
+// isAfter reports whether the program that is pinned, or whose maps or link, has a higher ID than another one.
+func (p pin) isAfter(id uint32) bool {
+	if !p.isLink() {
+		return p.id > id
+	}
+	of, err := linked(p.path)
+	return err == nil && of > id
+}
+
+// pinned returns the pins of programs, maps, and links below root. If there is another daemon's database, pins of programs with
+// IDs up to before can be that one's, and nothing says whose. It returns only the others then.
+func pinned(root string, d dialect, before uint32) ([]pin, error) {
 	config, err := os.Stat(filepath.Join(root, d.database()))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // there is no such daemon
@@ -47,9 +56,7 @@ func pinned(root string, d dialect) ([]pin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read when the daemon's database was created: %w", err)
 	}
-	if otherDatabase(root, d) {
-		return nil, nil
-	}
+	changed := otherDatabase(root, d)
 	var pins []pin
 	for _, pattern := range []string{programPins + "*", mapPins + "/*", linkPins + "/*"} {
 		found, err := filepath.Glob(filepath.Join(root, pinsDir, pattern))
@@ -68,7 +75,11 @@ func pinned(root string, d dialect) ([]pin, error) {
 			if err != nil {
 				return nil, fmt.Errorf("look for pins: %w", err)
 			}
-			pins = append(pins, pin{path, id, info.ModTime().Before(config.ModTime())})
+			found := pin{path, id, info.ModTime().Before(config.ModTime())}
+			if changed && !found.isAfter(before) {
+				continue
+			}
+			pins = append(pins, found)
 		}
 	}
 	return pins, nil

@@ -47,11 +47,11 @@ func TestOrphans(t *testing.T) {
 	put(now, fs+"prog_10", fs+"maps/10/m", fs+"maps/13/m", fs+"links/7")
 	put(created.Add(-time.Hour), fs+"prog_3", fs+"maps/3/m", fs+"links/3")
 
-	if pins, err := pinned(root, rust{}); pins != nil || err != nil {
+	if pins, err := pinned(root, rust{}, 0); pins != nil || err != nil {
 		t.Errorf("without a database: %+v, %v", pins, err)
 	}
 	put(created, "run/bpfman/db/conf")
-	pins, err := pinned(root, rust{})
+	pins, err := pinned(root, rust{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestOrphans(t *testing.T) {
 
 	// The clock is set back after the database is created.
 	put(created.Add(-time.Hour), fs+"prog_7", fs+"prog_9", fs+"prog_10", fs+"maps/10/m", fs+"maps/13/m", fs+"links/7", fs+"links/12")
-	pins, err = pinned(root, rust{})
+	pins, err = pinned(root, rust{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestOrphans(t *testing.T) {
 }
 
 // After the daemon was changed, pins in the same directories are those of the former one, or of others that used it. Each
-// daemon's own file doesn't make them orphans.
+// daemon's own file doesn't make them orphans. What was loaded later, and isn't listed, the new daemon left when it was killed.
 func TestPinsOfTheFormerDaemonAreNoOrphans(t *testing.T) {
 	for name, d := range map[string]*daemontest.Daemon{"from Rust to Go": daemontest.NewGo(t.TempDir()), "from Go to Rust": daemontest.New(t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
@@ -86,11 +86,29 @@ func TestPinsOfTheFormerDaemonAreNoOrphans(t *testing.T) {
 			for _, path := range append(slices.Clone(databases), pins...) {
 				writeFile(t, filepath.Join(d.Root, path))
 			}
-			known(t, d, d.Root)
-			for _, path := range pins {
-				if _, err := os.Stat(filepath.Join(d.Root, path)); err != nil {
-					t.Error(err)
+			file := filepath.Join(t.TempDir(), "former")
+			start := func() *Inventory {
+				i := NewInventory(d, d.Root)
+				if err := i.RecordFormer(file, "/proc"); err != nil {
+					t.Fatal(err)
 				}
+				refresh(t, i)
+				return i
+			}
+			i := start()
+			later := "run/bpfman/fs/prog_8"
+			for range 2 {
+				writeFile(t, filepath.Join(d.Root, later))
+				refresh(t, i)
+				for _, path := range pins {
+					if _, err := os.Stat(filepath.Join(d.Root, path)); err != nil {
+						t.Error(err)
+					}
+				}
+				if _, err := os.Stat(filepath.Join(d.Root, later)); err == nil {
+					t.Errorf("%s is left", later)
+				}
+				i = start()
 			}
 		})
 	}
