@@ -100,8 +100,8 @@ const (
 	// the daemon doesn't share them.
 	MetadataUnshared = "bpfman.io/unshared"
 	// MetadataActualType is the prefix of the key that says that a function is a return probe. The name of the function
-	// follows, and the value is kretprobe or uretprobe. The daemon in Go requires it, and that of v0.6.0, which uses the
-	// section in the object, ignores it.
+	// follows, and the value is kretprobe or uretprobe. One of the daemons requires it. The other one uses the section
+	// in the object, and ignores it.
 	MetadataActualType = "bpfman.io/actual-type:"
 )
 

@@ -190,7 +190,7 @@ func (d *btfData) untype(section string) {
 }
 
 // without returns the entries of a section without those of some variables. The ones that are left have all of its bytes,
-// because the loader of the daemon in Go accepts no others.
+// because one of the daemons accepts no others.
 func (d *btfData) without(gone map[uint32]bool, entries []byte) []byte {
 	var kept []byte
 	before := uint32(0) // the bytes of removed variables before the first one that is kept

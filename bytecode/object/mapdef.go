@@ -122,7 +122,7 @@ func (c values) unprintable(key, value btf.Type) bool {
 }
 
 // unprintableVariables returns the sections of global variables that have more values than bytes, which only unions have, and
-// too many to print. The daemon in Go gives their maps types.
+// too many to print. One of the daemons gives their maps types.
 func (c values) unprintableVariables(types *btf.Spec) map[string]bool {
 	found := map[string]bool{}
 	if types == nil {

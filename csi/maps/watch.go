@@ -48,8 +48,8 @@ func Watch(ctx context.Context, root string, changed func()) error {
 	return nil
 }
 
-// awaitDirectory returns when a directory can have appeared, or after watchRetry. The daemon in Go only creates it with the
-// first program, whose maps somebody can ask for immediately.
+// awaitDirectory returns when a directory can have appeared, or after watchRetry. A daemon can create it with the first
+// program, whose maps somebody can ask for immediately.
 func awaitDirectory(fd int, events *os.File, directory string) {
 	if parent, err := unix.InotifyAddWatch(fd, filepath.Dir(directory), unix.IN_CREATE|unix.IN_ONLYDIR); err == nil {
 		defer func() { _, _ = unix.InotifyRmWatch(fd, uint32(parent)) }() //nolint:gosec // the kernel returns it

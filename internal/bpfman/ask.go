@@ -24,14 +24,14 @@ const (
 	MaxSilence = MaxLoad + 30*time.Second
 )
 
-// noType isn't the number of a type of programs. No program matches it in the daemon of v0.6, and the one in Go refuses it.
+// noType isn't the number of a type of programs. No program matches it, or the daemon refuses it.
 const noType = 1000
 
 // Ask waits for the daemon to answer a call that changes nothing, until ctx ends. It waits for its turn like
 // each other call, and for a daemon that is starting. If the daemon answers with an error, Ask returns nil.
 //
-// The daemon in Go also lists programs while it can't load or attach any, because something holds its lock. Ask has it
-// take the lock: to detach a link that doesn't exist.
+// One daemon also lists programs while it can't load or attach any, because something holds its lock. It refuses the number.
+// Ask has it take the lock: to detach a link that doesn't exist.
 func Ask(ctx context.Context, rpc gobpfman.BpfmanClient) error {
 	_, err := rpc.List(ctx, &gobpfman.ListRequest{
 		BpfmanProgramsOnly: new(true), ProgramType: new(uint32(noType)), MatchMetadata: map[string]string{v1alpha1.MetadataUUID: "none"},

@@ -42,7 +42,7 @@ const (
 	BpfmanProgramType_FENTRY     BpfmanProgramType = 5
 	BpfmanProgramType_FEXIT      BpfmanProgramType = 6
 	BpfmanProgramType_TCX        BpfmanProgramType = 7
-	// Only the daemon in Go has it.
+	// Only one of the daemons has it.
 	BpfmanProgramType_LSM BpfmanProgramType = 8
 )
 
@@ -1048,7 +1048,7 @@ func (x *FexitAttachInfo) GetMetadata() map[string]string {
 	return nil
 }
 
-// Only the daemon in Go has it. The hook is fixed when the program is loaded.
+// Only one of the daemons has it. The hook is fixed when the program is loaded.
 type LsmAttachInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Metadata      map[string]string      `protobuf:"bytes,1,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1375,7 +1375,7 @@ func (x *FexitLoadInfo) GetFnName() string {
 	return ""
 }
 
-// Only the daemon in Go has it.
+// Only one of the daemons has it.
 type LsmLoadInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Without the kernel's prefix bpf_lsm_.
