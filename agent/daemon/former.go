@@ -251,7 +251,7 @@ func (i *Inventory) retire(ctx context.Context, owner program.Key, certain func(
 // found again after a crash.
 func (i *Inventory) removeFormer(f Former) error {
 	var pins []string
-	for _, pattern := range []string{linkPins + "/*", "tcx-*/link_*"} {
+	for _, pattern := range []string{linkPins + "/*", tcxPins} {
 		links, err := filepath.Glob(filepath.Join(i.root, pinsDir, pattern))
 		if err != nil {
 			return fmt.Errorf("look for pins: %w", err)

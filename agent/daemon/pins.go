@@ -19,18 +19,20 @@ import (
 )
 
 const (
-	// pinsDir is the daemon's BPF file system. The daemon of v0.6.0 pins each program as
-	// prog_ID, its maps in maps/ID, and each link that isn't part of a dispatcher as links/ID.
+	// pinsDir is the daemon's BPF file system. The daemons pin each program as prog_ID, its maps in maps/ID, and each link
+	// that isn't part of a dispatcher as links/ID. One of them pins TCX links by their place and program.
 	pinsDir     = "/run/bpfman/fs"
 	programPins = "prog_"
 	mapPins     = "maps"
 	linkPins    = "links"
+	tcxPins     = "tcx-*/link_*"
 )
 
 // pin is a path below which a program, its maps, or a link is pinned.
 type pin struct {
 	path string
-	id   uint32
+	// id is that of the link in links, and otherwise of the program.
+	id uint32
 	// older means that its time is before that of the daemon's database.
 	older bool
 }
@@ -58,7 +60,7 @@ func pinned(root string, d dialect, before uint32) ([]pin, error) {
 	}
 	changed := otherDatabase(root, d)
 	var pins []pin
-	for _, pattern := range []string{programPins + "*", mapPins + "/*", linkPins + "/*"} {
+	for _, pattern := range []string{programPins + "*", mapPins + "/*", linkPins + "/*", tcxPins} {
 		found, err := filepath.Glob(filepath.Join(root, pinsDir, pattern))
 		if err != nil {
 			return nil, fmt.Errorf("look for pins: %w", err)
@@ -97,11 +99,15 @@ func linksAmong(pins []pin) (links []uint32) {
 
 // idOf returns the ID of the program or link that a pin is for.
 func idOf(path string) (id uint32, ok bool) {
-	n, err := strconv.ParseUint(strings.TrimPrefix(filepath.Base(path), programPins), 10, 32)
+	name := strings.TrimPrefix(filepath.Base(path), programPins)
+	if place, tcx := strings.CutPrefix(name, "link_"); tcx {
+		name = place[strings.LastIndex(place, "_")+1:]
+	}
+	n, err := strconv.ParseUint(name, 10, 32)
 	return uint32(n), err == nil
 }
 
-// orphans returns the pins of programs and of links that aren't in the daemon's list. The daemon
+// orphans returns the pins of programs, with their TCX links, and of links that aren't in the daemon's list. The daemon
 // leaves them if it is killed during a call. Nobody else would ever remove them, a link would
 // stay attached, and the kernel might refuse to attach the program there again. The pins must be
 // from before the list: the daemon completes a call before the next one, so what was pinned

@@ -45,6 +45,7 @@ func TestOrphans(t *testing.T) {
 	fs := "run/bpfman/fs/"
 	put(now, fs+"prog_7", fs+"maps/7/m", fs+"prog_9", fs+"maps/8/m", fs+"links/12", fs+"maps/other/m", fs+"prog_7_link", fs+"prog_", fs+"xdp/prog_11/x")
 	put(now, fs+"prog_10", fs+"maps/10/m", fs+"maps/13/m", fs+"links/7")
+	put(now, fs+"tcx-ingress/link_4026531840_1_7", fs+"tcx-egress/link_4026531840_12_11")
 	put(created.Add(-time.Hour), fs+"prog_3", fs+"maps/3/m", fs+"links/3")
 
 	if pins, err := pinned(root, rust{}, 0); pins != nil || err != nil {
@@ -56,7 +57,7 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want []string
-	for _, name := range []string{"prog_10", "maps/10", "maps/13"} {
+	for _, name := range []string{"prog_10", "maps/10", "maps/13", "tcx-egress/link_4026531840_12_11"} {
 		want = append(want, filepath.Join(root, fs, name))
 	}
 	programs, links := orphans(pins, list)
