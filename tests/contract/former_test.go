@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,7 +160,7 @@ func TestKilledAtTheChange(t *testing.T) {
 		for _, call := range []string{"Load", "Attach"} {
 			for event, of := range map[string]func(root string) any{"pinned": pinsIn, "written": databaseIn} {
 				for _, killed := range []string{"former", "new"} {
-					t.Run(fmt.Sprintf("%s, %s, %s, %s", direction, killed, call, event), func(t *testing.T) {
+					t.Run(strings.Join([]string{direction, killed, call, event}, " "), func(t *testing.T) {
 						c := &changing{t: t, place: newPlaceWithPins(t), file: filepath.Join(t.TempDir(), "former"), call: call, state: of}
 						daemons := []string{binaries[0]}
 						if killed == "new" {
