@@ -39,6 +39,8 @@ type dialect interface {
 	refusal(error) error
 	// gone reports whether a call failed because the daemon doesn't have the program or link with this ID.
 	gone(err error, what object, id uint32) bool
+	// pinsBeforeItLists reports whether a list can be made during a Load. What others load is pinned then, and not listed yet.
+	pinsBeforeItLists() bool
 	// database is the path of a file that the daemon writes when it creates its database, and never again.
 	database() string
 	// loadedTogether reports whether two load times, of programs with one ID, are those of one program. Kernels use IDs again

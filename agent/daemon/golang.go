@@ -55,6 +55,9 @@ const metadataMapOwner = "bpfman.io/map-owner"
 // rollBackWithin bounds how long it takes to unload what a Load has loaded before it failed.
 const rollBackWithin = 10 * time.Second
 
+// pinsBeforeItLists is true: a list needs no lock, and a Load is only in the database when all of its programs are pinned.
+func (*golang) pinsBeforeItLists() bool { return true }
+
 func (*golang) database() string { return "/run/bpfman/.lock" }
 
 // admits no uprobe of a namespaced object in a container. The daemon opens the target there itself, while it holds its

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -155,21 +157,26 @@ func linkPoints(p Program) func(func(string) bool) {
 // use, the program runs on, and what it has pinned isn't a leftover.
 func TestProgramsOfGoThatVanish(t *testing.T) {
 	for code, vanished := range map[codes.Code]bool{codes.NotFound: true, codes.Internal: false, codes.Unavailable: false} {
-		d := daemontest.NewGo(t.TempDir())
-		writeFile(t, filepath.Join(d.Root, newGolang().database()))
-		i := known(t, d, d.Root)
-		pin := i.programPin(load(t, i, owner).ID)
-		writeFile(t, pin)
-		d.Fault = func(call string, _ proto.Message, _ bool) error {
-			if call == "Get" {
-				return status.Error(code, "database is locked")
+		synctest.Test(t, func(t *testing.T) {
+			d := daemontest.NewGo(t.TempDir())
+			writeFile(t, filepath.Join(d.Root, newGolang().database()))
+			i := known(t, d, d.Root)
+			pin := i.programPin(load(t, i, owner).ID)
+			writeFile(t, pin)
+			d.Fault = func(call string, _ proto.Message, _ bool) error {
+				if call == "Get" {
+					return status.Error(code, "database is locked")
+				}
+				return nil
 			}
-			return nil
-		}
-		_, err := i.Refresh(t.Context())
-		if _, missing := os.Lstat(pin); (err == nil) != vanished || (len(i.Of(owner)) == 0) != vanished || (missing != nil) != vanished {
-			t.Errorf("%s: %v, %v, %v", code, err, i.Of(owner), missing)
-		}
+			_, err := i.Refresh(t.Context())
+			<-time.After(othersLoad)
+			_, again := i.Refresh(t.Context())
+			_, missing := os.Lstat(pin)
+			if (err == nil) != vanished || (again == nil) != vanished || (len(i.Of(owner)) == 0) != vanished || (missing != nil) != vanished {
+				t.Errorf("%s: %v, %v, %v, %v", code, err, again, i.Of(owner), missing)
+			}
+		})
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/lru"
@@ -93,6 +94,8 @@ type Inventory struct {
 	former former
 	// failures contains the last error of each Load that failed.
 	failures *lru.Cache
+	// unlisted contains the pins of programs that the last lists lacked, and since when. Only the caller in the lane uses it.
+	unlisted map[string]time.Time
 }
 
 // maxFailures is how many failed Loads are remembered.

@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -111,7 +113,7 @@ func idOf(path string) (id uint32, ok bool) {
 // leaves them if it is killed during a call. Nobody else would ever remove them, a link would
 // stay attached, and the kernel might refuse to attach the program there again. The pins must be
 // from before the list: the daemon completes a call before the next one, so what was pinned
-// before and isn't in the list has no call in progress.
+// before and isn't in the list has no call in progress, except for programs that others load: see [Inventory.left].
 //
 // Pins that are older than the daemon's database are of another version, and aren't orphans. But if a pin of a listed
 // program is older, too, the clock was set back, and times say nothing. The kernel's IDs of programs increase, so
@@ -150,6 +152,7 @@ func orphans(pins []pin, list *gobpfman.ListResponse) (programs []string, links 
 // list lacks, and detaches such a link itself.
 func (i *Inventory) removeOrphans(ctx context.Context, d dialect, pins []pin, list *gobpfman.ListResponse) error {
 	programs, links := orphans(pins, list)
+	programs = i.left(d, programs)
 	if len(programs)+len(links) > 0 {
 		logr.FromContextOrDiscard(ctx).Info("Removing what the daemon left when it was killed", "pins", programs, "links", links)
 	}
@@ -164,6 +167,28 @@ func (i *Inventory) removeOrphans(ctx context.Context, d dialect, pins []pin, li
 		return fmt.Errorf("remove what the daemon left when it was killed: %w", err)
 	}
 	return nil
+}
+
+// othersLoad is how long a program that others load can be pinned before it is listed. The agent's own Loads end before that.
+const othersLoad = bpfman.MaxLoad + time.Minute
+
+// left returns those of the pins of unlisted programs that nobody is loading.
+func (i *Inventory) left(d dialect, pins []string) (left []string) {
+	if !d.pinsBeforeItLists() {
+		return pins
+	}
+	now, unlisted := time.Now(), map[string]time.Time{}
+	for _, pin := range pins {
+		since, known := i.unlisted[pin]
+		if !known {
+			since = now
+		}
+		if unlisted[pin] = since; now.Sub(since) >= othersLoad {
+			left = append(left, pin)
+		}
+	}
+	i.unlisted = unlisted
+	return left
 }
 
 // removeLinkPins removes the pins below root of links that the daemon has removed or doesn't

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
@@ -111,6 +112,43 @@ func TestPinsOfTheFormerDaemonAreNoOrphans(t *testing.T) {
 				}
 				i = start()
 			}
+		})
+	}
+}
+
+// What others load is pinned, and not in the list of the daemon in Go before all of the Load is. What a daemon that was killed
+// left stays unlisted.
+func TestPinsOfALoadInProgressAreNoOrphans(t *testing.T) {
+	for name, start := range map[string]func(string) *daemontest.Daemon{"Rust": daemontest.New, "Go": daemontest.NewGo} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := start(t.TempDir())
+				database, waits := rust{}.database(), time.Duration(0)
+				if name == "Go" {
+					database, waits = newGolang().database(), othersLoad
+				}
+				writeFile(t, filepath.Join(d.Root, database))
+				pin, maps := filepath.Join(d.Root, "run/bpfman/fs/prog_90"), filepath.Join(d.Root, "run/bpfman/fs/maps/90")
+				there := func() bool {
+					_, err := os.Lstat(pin)
+					_, mapsErr := os.Lstat(maps)
+					return err == nil && mapsErr == nil
+				}
+				writeFile(t, pin)
+				writeFile(t, filepath.Join(maps, "counter"))
+				i := known(t, d, d.Root)
+				if there() != (waits > 0) {
+					t.Errorf("pinned after the first list: %v", there())
+				}
+				for began := time.Now(); time.Since(began) < waits; <-time.After(time.Minute) {
+					if refresh(t, i); !there() {
+						t.Fatalf("removed after %s", time.Since(began))
+					}
+				}
+				if refresh(t, i); there() {
+					t.Error("what a daemon that was killed left stays")
+				}
+			})
 		})
 	}
 }

@@ -44,6 +44,9 @@ func (rust) detach(ctx context.Context, rpc gobpfman.BpfmanClient, link uint32) 
 	return err //nolint:wrapcheck // the caller adds context
 }
 
+// pinsBeforeItLists is false, because each call, and the daemon's own command line, locks the database.
+func (rust) pinsBeforeItLists() bool { return false }
+
 // database is a file that sled writes once, when it creates the database.
 func (rust) database() string { return databaseDir + "/conf" }
 
