@@ -84,34 +84,38 @@ func TestOrphans(t *testing.T) {
 func TestPinsOfTheFormerDaemonAreNoOrphans(t *testing.T) {
 	for name, d := range map[string]*daemontest.Daemon{"from Rust to Go": daemontest.NewGo(t.TempDir()), "from Go to Rust": daemontest.New(t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
-			pins := []string{"run/bpfman/fs/prog_7", "run/bpfman/fs/links/12", "run/bpfman/fs/maps/7/m"}
-			for _, path := range append(slices.Clone(databases), pins...) {
-				writeFile(t, filepath.Join(d.Root, path))
-			}
-			file := filepath.Join(t.TempDir(), "former")
-			start := func() *Inventory {
-				i := NewInventory(d, d.Root)
-				if err := i.RecordFormer(file, "/proc"); err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				pins := []string{"run/bpfman/fs/prog_7", "run/bpfman/fs/links/12", "run/bpfman/fs/maps/7/m"}
+				for _, path := range append(slices.Clone(databases), pins...) {
+					writeFile(t, filepath.Join(d.Root, path))
 				}
-				refresh(t, i)
-				return i
-			}
-			i := start()
-			later := "run/bpfman/fs/prog_8"
-			for range 2 {
-				writeFile(t, filepath.Join(d.Root, later))
-				refresh(t, i)
-				for _, path := range pins {
-					if _, err := os.Stat(filepath.Join(d.Root, path)); err != nil {
-						t.Error(err)
+				file := filepath.Join(t.TempDir(), "former")
+				start := func() *Inventory {
+					i := NewInventory(d, d.Root)
+					if err := i.RecordFormer(file, "/proc"); err != nil {
+						t.Fatal(err)
 					}
+					refresh(t, i)
+					return i
 				}
-				if _, err := os.Stat(filepath.Join(d.Root, later)); err == nil {
-					t.Errorf("%s is left", later)
+				i := start()
+				later := "run/bpfman/fs/prog_8"
+				for range 2 {
+					writeFile(t, filepath.Join(d.Root, later))
+					refresh(t, i)
+					<-time.After(othersLoad)
+					refresh(t, i)
+					for _, path := range pins {
+						if _, err := os.Stat(filepath.Join(d.Root, path)); err != nil {
+							t.Error(err)
+						}
+					}
+					if _, err := os.Stat(filepath.Join(d.Root, later)); err == nil {
+						t.Errorf("%s is left", later)
+					}
+					i = start()
 				}
-				i = start()
-			}
+			})
 		})
 	}
 }

@@ -51,7 +51,7 @@ func named(namespace, name string) metav1.ObjectMeta {
 func reportWithMaps(name, owner string, maps ...string) *v1alpha1.BpfProgram {
 	report := &v1alpha1.BpfProgram{ObjectMeta: named("", name)}
 	report.Labels = map[string]string{v1alpha1.LabelOwnedByProgram: owner, v1alpha1.LabelOwnerKind: "TcxProgram"}
-	report.Spec.Maps = map[string]string{}
+	report.Spec.Maps, report.Status.Node = map[string]string{}, name
 	for _, m := range maps {
 		report.Spec.Maps[m] = "/" + name + "/" + m
 	}
