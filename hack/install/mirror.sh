@@ -35,11 +35,13 @@ names() {
 from=$(names | sed -nE 's,^[^ ]* (.*)/bpfman-operator:v[^/]*$,\1,p')
 [[ -n $from ]] || die "nothing is copied: $archive doesn't have the images of a release"
 
+exporter=''
 while read -r digest name; do
 	case $name in
 	"$from"/*) to=$registry/${name#"$from"/} ;;
 	*) to=$registry/${name##*/} ;; # of another project
 	esac
+	[[ $name != "$from"/bpfman-map-exporter:* ]] || exporter=$to@$digest
 	echo "$to"
 	oras cp --no-tty --from-oci-layout "$work/images@$digest" "$to" >/dev/null
 	printf 's|%s\\(@sha256:[0-9a-f]*\\)\\{0,1\\}|%s@%s|g\n' "${name//./\\.}" "$to" "$digest" >>"$work/names.sed"
@@ -49,11 +51,12 @@ mkdir -p "$files/mirrored"
 for file in "$files"/*.yaml; do
 	sed -f "$work/names.sed" "$file" >"$files/mirrored/${file##*/}"
 done
-# The keys of the ConfigMap, and the operator's Deployment, in the chart's words.
+# The keys of the ConfigMap, and the operator's Deployment, in the chart's words. Only the chart has the exporter.
 {
 	echo "images:"
 	sed -nE -e 's/^ *bpfman\.image: *(.*)$/  daemon: \1/p' -e 's/^ *bpfman\.(agent|csi|inspector)\.image: *(.*)$/  \1: \2/p' \
 		-e 's/^ *bpfman\.csi\.registrar\.image: *(.*)$/  registrar: \1/p' -e 's/^ *image: *(.*\/bpfman-operator[:@].*)$/  operator: \1/p' \
 		"$files/mirrored/bpfman-all-install.yaml" | sort -u
+	[[ -z $exporter ]] || printf 'exporter:\n  image: %s\n' "$exporter"
 } >"$files/mirrored/values.yaml"
 echo "use the files in $files/mirrored"
