@@ -60,7 +60,7 @@ func (r *Reconciler) ownerEvents(kind string) handler.TypedEventHandler[client.O
 	return handle(
 		func(o v1alpha1.UserObject, q queue) {
 			ref := Ref{Kind: kind, NamespacedName: client.ObjectKeyFromObject(o)}
-			r.index.SetOwner(ref, o.GetUID(), ownerOf(kind, o))
+			r.index.SetOwner(ref, o.GetUID(), ownerOf(kind, o, r.index.ownerOf(o.GetUID())))
 			// Reconcile after any change: if the status changed, another client can have written it.
 			q.Add(ref)
 		},
@@ -71,7 +71,9 @@ func (r *Reconciler) ownerEvents(kind string) handler.TypedEventHandler[client.O
 	)
 }
 
-func ownerOf(kind string, o v1alpha1.UserObject) Owner {
+// ownerOf returns what the index needs to know about an object. Before is what it knew, so that the selector is compiled once:
+// with hundreds of thousands of values, that takes longer than the events of other objects of the kind can wait.
+func ownerOf(kind string, o v1alpha1.UserObject, before Owner) Owner {
 	owner := Owner{Generation: o.GetGeneration(), Deleting: !o.GetDeletionTimestamp().IsZero(), Programs: 1, Undecodable: kinds.Undecodable(o)}
 	if owner.Undecodable != "" {
 		return owner
@@ -79,9 +81,14 @@ func ownerOf(kind string, o v1alpha1.UserObject) Owner {
 	members, _ := o.Members()
 	owner.Programs = len(members)
 	common := o.GetAppCommon()
-	var err error
-	if owner.Selector, err = newSelector(&common.NodeSelector); err != nil {
+	if before.Generation == owner.Generation && before.Undecodable == "" {
+		owner.Selector, owner.Invalid = before.Selector, before.Invalid
+	} else if compiled, err := newSelector(&common.NodeSelector); err != nil {
 		owner.Invalid = err.Error()
+	} else {
+		owner.Selector = compiled
+	}
+	if owner.Invalid != "" {
 		return owner
 	}
 	owner.Rollout = o.GetStatus().Rollout.DeepCopy()

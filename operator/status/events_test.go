@@ -266,20 +266,20 @@ func TestReachable(t *testing.T) {
 func TestOwnerOf(t *testing.T) {
 	o := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "app", Generation: 3}}
 	o.Spec.Programs = make([]v1alpha1.BpfApplicationProgram, 2)
-	if got := ownerOf("BpfApplication", o); got.Generation != 3 || got.Programs != 2 || got.Before != 0 || got.Rollout != nil || got.Deleting {
+	if got := ownerOf("BpfApplication", o, Owner{}); got.Generation != 3 || got.Programs != 2 || got.Before != 0 || got.Rollout != nil || got.Deleting {
 		t.Errorf("%+v", got)
 	}
 	o.Status.Rollout = &v1alpha1.RolloutStatus{Revision: 2}
-	if got := ownerOf("BpfApplication", o); got.Before != 0 || got.Rollout == nil {
+	if got := ownerOf("BpfApplication", o, Owner{}); got.Before != 0 || got.Rollout == nil {
 		t.Errorf("without a previous revision: %+v", got)
 	}
 	o.Status.Rollout.Previous = &v1alpha1.RolloutRevision{Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"generation":2},"spec":{"programs":[{"type":"XDP"}]}}`)}}
 	o.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	if got := ownerOf("BpfApplication", o); got.Before != 2 || got.ProgramsBefore != 1 || !got.Deleting {
+	if got := ownerOf("BpfApplication", o, Owner{}); got.Before != 2 || got.ProgramsBefore != 1 || !got.Deleting {
 		t.Errorf("with a previous revision: %+v", got)
 	}
 	o.Spec.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}
-	if got := ownerOf("BpfApplication", o); got.Invalid == "" || got.Selector != nil {
+	if got := ownerOf("BpfApplication", o, Owner{}); got.Invalid == "" || got.Selector != nil {
 		t.Errorf("with an invalid selector: %+v", got)
 	}
 }

@@ -83,6 +83,16 @@ func (x *Index) Summary(uid types.UID) (summary Summary, ok bool) {
 	return summary, true
 }
 
+// ownerOf returns what is known about a user object, or nothing.
+func (x *Index) ownerOf(uid types.UID) Owner {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if o := x.objects[uid]; o != nil {
+		return o.Owner
+	}
+	return Owner{}
+}
+
 // knows reports whether the index knows a user object.
 func (x *Index) knows(uid types.UID) bool {
 	x.mu.Lock()

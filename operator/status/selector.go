@@ -32,7 +32,7 @@ func (r *requirement) allows(value string) bool {
 // newSelector returns the selector with the requirements of an object. The error is that of the API server's own selectors.
 func newSelector(of *metav1.LabelSelector) (*selector, error) {
 	if _, err := metav1.LabelSelectorAsSelector(of); err != nil {
-		return nil, err //nolint:wrapcheck // the status says what it is about
+		return nil, err
 	}
 	s := &selector{byKey: map[string]*requirement{}}
 	at := func(key string) *requirement {

@@ -11,11 +11,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // A node is selected if a selector of Kubernetes selects it.
 func TestSelectorIsThatOfKubernetes(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it makes test cases
+	random := rand.New(rand.NewPCG(1, 2))
 	word := func(of ...string) string { return of[random.IntN(len(of))] }
 	selected := 0
 	for range 20000 {
@@ -84,5 +86,28 @@ func TestSelectorWithManyRequirements(t *testing.T) {
 	// A labels.Selector takes ten thousand times as long.
 	if few, many := fastest(1), fastest(20_000); many > 100*few {
 		t.Errorf("a node takes %s, and %s with few requirements", many/100, few/100)
+	}
+}
+
+// An object's selector is compiled once for a generation, and not for each event.
+func TestSelectorIsCompiledOnce(t *testing.T) {
+	o := &v1alpha1.XdpNsProgram{}
+	o.Generation = 1
+	before := ownerOf("XdpNsProgram", o, Owner{})
+	if after := ownerOf("XdpNsProgram", o, before); before.Selector == nil || after.Selector != before.Selector {
+		t.Error("it is compiled again")
+	}
+	o.Generation = 2
+	if after := ownerOf("XdpNsProgram", o, before); after.Selector == nil || after.Selector == before.Selector {
+		t.Error("it is that of the former generation")
+	}
+	o.Spec.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}
+	invalid := ownerOf("XdpNsProgram", o, Owner{})
+	if again := ownerOf("XdpNsProgram", o, invalid); invalid.Invalid == "" || again.Invalid != invalid.Invalid || again.Selector != nil {
+		t.Errorf("%q, and then %q", invalid.Invalid, again.Invalid)
+	}
+	// What was known while the object couldn't be decoded says nothing.
+	if after := ownerOf("XdpNsProgram", &v1alpha1.XdpNsProgram{ObjectMeta: metav1.ObjectMeta{Generation: 1}}, Owner{Generation: 1, Undecodable: "x"}); after.Selector == nil {
+		t.Error("no selector")
 	}
 }
