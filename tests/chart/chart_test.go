@@ -381,6 +381,10 @@ func TestExporter(t *testing.T) {
 			t.Errorf("exporter=%s is taken", settings)
 		}
 	}
+	const valid = `exporter={"enabled":true,"program":"packets","maps":[{"name":"m","metrics":[{"name":"m_total"}]}]}`
+	if _, err := helm(t, "template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--set", "images.loaded=true,csi.enabled=false", "--set-json", valid); err == nil || !strings.Contains(err.Error(), "needs csi.enabled") {
+		t.Errorf("without the CSI plugin: %v", err)
+	}
 }
 
 // What decoders and bpf(2) need is set on request. A label that the chart sets itself isn't there twice.
