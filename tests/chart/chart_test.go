@@ -197,15 +197,17 @@ func TestChartWithMonitoring(t *testing.T) {
 	same(t, template(t, "bpfman", "crds.keep=false", "monitoring.enabled=true"), kustomize(t, "config/monitoring"))
 }
 
+// The definition of States goes when it isn't wanted anymore, as when a release is rolled back to a version without it. Only
+// the operator writes such objects.
 func TestChartWithStates(t *testing.T) {
 	want := kustomize(t, "config/default")
 	maps.Copy(want, kustomize(t, "config/states"))
 	same(t, template(t, "bpfman", "crds.keep=false", "crds.states=true"), want)
-	key := "CustomResourceDefinition  clusterbpfapplicationstates.bpfman.io"
-	for setting, kept := range map[string]string{"crds.keep=true": "keep", "crds.keep=false": ""} {
-		object := unstructured.Unstructured{Object: template(t, "bpfman", "crds.states=true", setting)[key]}
+	rendered := template(t, "bpfman", "crds.states=true")
+	for name, kept := range map[string]string{"clusterbpfapplicationstates": "", "clusterbpfapplications": "keep"} {
+		object := unstructured.Unstructured{Object: rendered["CustomResourceDefinition  "+name+".bpfman.io"]}
 		if got := object.GetAnnotations()["helm.sh/resource-policy"]; object.Object == nil || got != kept {
-			t.Errorf("%s: the policy is %q", setting, got)
+			t.Errorf("the policy of %s is %q", name, got)
 		}
 	}
 }
