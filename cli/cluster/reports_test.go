@@ -34,7 +34,7 @@ func TestReportsWithoutStatus(t *testing.T) {
 	for _, r := range found {
 		nodes = append(nodes, r.GetStatus().Node)
 	}
-	// The label of a long name is not the name.
+	// The label of a long name only begins like it.
 	if want := []string{"b", "c", long}; !slices.Equal(nodes, want) {
 		t.Errorf("reports of nodes %q", nodes)
 	}
