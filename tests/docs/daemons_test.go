@@ -34,7 +34,7 @@ var namesDaemons = map[string]string{
 	"operator/deploy/keys.go":        "the DaemonSet",
 }
 
-// Whatever differs between the daemons is in agent/daemon. If other code needs to know which daemon the node runs, the difference
+// All that differs between the daemons is in agent/daemon. If other code needs to know which daemon the node runs, the difference
 // belongs there.
 func TestDaemonsAreNamedWhereTheyDiffer(t *testing.T) {
 	for _, name := range []string{"if daemon == bpfman.Rust {", "as in bpfman.Go", "The daemon in Go asks."} {
