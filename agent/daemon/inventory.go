@@ -331,6 +331,17 @@ func (i *Inventory) detach(ctx context.Context, d dialect, link uint32) error {
 	return err
 }
 
+// Rename records another name for the attach point of a program's link.
+func (i *Inventory) Rename(id, link uint32, to Link) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if p, ok := i.programs[id]; ok {
+		if _, there := p.Links[link]; there {
+			p.Links[link] = to
+		}
+	}
+}
+
 // Unload detaches and unloads a program. If the program no longer exists,
 // Unload returns no error.
 func (i *Inventory) Unload(ctx context.Context, id uint32) error {

@@ -81,6 +81,9 @@ type Pass struct {
 // ends. Other errors are in the outcome.
 func (l *Loader) Execute(ctx context.Context, p Pass) (report.Outcome, error) {
 	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}, Judgements: p.Judgements}
+	for _, r := range p.Plan.Renamed(l.Inventory.Of(p.Key)) {
+		l.Inventory.Rename(r.ProgramID, r.LinkID, r.To)
+	}
 	actual := l.Inventory.Of(p.Key)
 	for n, load := range p.Plan.Loads {
 		if present := p.Plan.Present(n, actual); l.unshared(load.MapOwner, present) { // a Load was interrupted

@@ -209,6 +209,48 @@ func TestReplacements(t *testing.T) {
 	}
 }
 
+// A program isn't detached, not even for a moment, from a pod that is deleted by force, while another pod has its name, and
+// when that one is gone again.
+func TestPodsOfOneName(t *testing.T) {
+	l := newNode(t)
+	path := "/flows.o"
+	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "flows", UID: "uid", Generation: 1}}
+	o.Spec.BpfFunctionName, o.Spec.ByteCode.Path, o.Spec.Direction = "f", &path, "ingress"
+	o.Spec.InterfaceSelector.Interfaces = &[]string{"eth0"}
+	o.Spec.Containers = &v1alpha1.ContainerSelector{}
+	owner := program.OwnerOf("TcxProgram", o)
+	pod := func(uid string) program.Container {
+		return program.Container{Namespace: "acme", Pod: "web", PodUID: uid, Sandbox: "s" + uid, NetNS: "/proc/" + uid + "/ns/net", Name: "app", ID: "c" + uid, PID: 7}
+	}
+	first, second := pod("1"), pod("2")
+	outlived := first
+	outlived.Deleted, outlived.Superseded = true, true
+	alone := first
+	alone.Deleted = true
+	for _, step := range []struct {
+		there []program.Container
+		calls string
+		links []string
+	}{
+		{[]program.Container{first}, "Load, Attach", []string{"eth0 ingress in pod acme/web"}},
+		{[]program.Container{outlived, second}, "Attach", []string{"eth0 ingress in pod acme/web", "eth0 ingress in pod acme/web (UID 1)"}},
+		{[]program.Container{alone}, "Detach", []string{"eth0 ingress in pod acme/web"}},
+	} {
+		want := plan.Want(owner, program.Node{Containers: step.there}, nil)
+		if outcome, err := l.execute(t.Context(), owner, want, nil); err != nil || outcome.Err() != nil {
+			t.Fatal(err, outcome.Err())
+		}
+		var links []string
+		for _, link := range l.Inventory.Of(owner.Key)[0].Links {
+			links = append(links, link.Point)
+		}
+		slices.Sort(links)
+		if calls := l.calls(); calls != step.calls || !slices.Equal(links, step.links) {
+			t.Errorf("called to %q, and has %q, want %q and %q", calls, links, step.calls, step.links)
+		}
+	}
+}
+
 // A shutdown ends the execution between two calls.
 func TestInterruptedExecution(t *testing.T) {
 	l := newNode(t)

@@ -108,6 +108,34 @@ func (p Plan) Present(n int, actual []daemon.Program) map[string]daemon.Program 
 	return found
 }
 
+// Rename is a link that is known by an earlier name of its attach point.
+type Rename struct {
+	ProgramID, LinkID uint32
+	To                daemon.Link
+}
+
+// Renamed returns the links whose attach points have other names now. A pod is named with its UID as long as another one has its
+// name. Whoever can create the other one can't have the program detached for a moment, because the digest identifies the link.
+func (p Plan) Renamed(actual []daemon.Program) []Rename {
+	var renamed []Rename
+	for n, load := range p.Loads {
+		for function, loaded := range p.Present(n, actual) {
+			wanted := map[string]daemon.Link{}
+			for _, user := range load.Users(function) {
+				for _, point := range user.Points {
+					wanted[point.Digest] = LinkOf(point)
+				}
+			}
+			for id, link := range loaded.Links {
+				if to, is := wanted[link.Digest]; is && link != (daemon.Link{}) && to != link {
+					renamed = append(renamed, Rename{loaded.ID, id, to})
+				}
+			}
+		}
+	}
+	return renamed
+}
+
 // relink detaches links that no program of a function wants, and attaches missing
 // ones. If not all attach points are known, it only detaches links that are
 // withdrawn, that don't stay, or whose attach point is unknown. If a program is held, it doesn't attach, and leaves the latter.
