@@ -78,6 +78,8 @@ func (o Outcome) lateness(of program.Container, n int, wanted plan.Program, load
 	switch {
 	case found:
 		return nil
+	case wanted.Unseen && errors.Is(of.InterfacesErr, program.ErrUnseen):
+		return fmt.Errorf("the program isn't attached to %s, whose interfaces aren't known before it has a process: list them by name", of.Subject())
 	case wanted.Problem == nil && wanted.PointInEach():
 		return errors.New("the program isn't attached to " + of.Subject())
 	}
