@@ -462,9 +462,12 @@ func (s *starts) noted(key program.Key, want plan.Plan) plan.Plan {
 		for _, point := range wanted.Points {
 			there[point.In] = true
 		}
-		known = known && wanted.Problem == nil
+		known = known && wanted.Problem == nil && !wanted.Unseen
 		return wanted
 	})
+	for _, blocked := range want.Blocked { // it has no attach points until it is loaded
+		known = known && !blocked.PrecedesAny()
+	}
 	s.keep(key, func(l lateStart, _ lateText) bool { return !known || there[l.in] })
 	return want
 }

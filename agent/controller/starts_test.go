@@ -21,6 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 )
 
@@ -291,6 +292,37 @@ func TestStartsAreForgotten(t *testing.T) {
 	s.forget(key)
 	if len(s.late) != 0 || len(s.passed) != 0 {
 		t.Errorf("%v and %v are known", s.late, s.passed)
+	}
+}
+
+// What is known of the start of a pod isn't forgotten while the program can't be loaded, or the pod's interfaces aren't known:
+// it is said when the program is attached there.
+func TestStartsBeforeAttachPointsAreKnown(t *testing.T) {
+	o := tcx("one", everywhere)
+	o.Spec.Containers = &v1alpha1.ContainerSelector{Attachment: v1alpha1.AttachBeforeStart}
+	owner := program.OwnerOf(kind, o)
+	seen, unseen := sandbox("web"), sandbox("web")
+	seen.Interfaces, unseen.InterfacesErr = []string{"eth0"}, program.ErrUnseen
+	planned := func(there ...program.Container) plan.Plan {
+		return plan.Want(owner, program.Node{Interfaces: map[string]program.Interface{}, Containers: there}, nil)
+	}
+	for name, test := range map[string]struct {
+		meanwhile plan.Plan
+		said      int
+	}{
+		"blocked":  {plan.Plan{Blocked: []plan.Blocked{{Member: owner.Members[0]}}}, 1},
+		"unseen":   {planned(unseen), 1},
+		"it ended": {planned(), 0},
+	} {
+		s := newStarts(true)
+		s.lacking = nil
+		s.remember(owner.Key, sandbox("web"), []report.Late{{Function: owner.Members[0].LoadInfo().GetName(), Err: errStartTooLong}})
+		s.note(owner.Key, &test.meanwhile)
+		attached := planned(seen)
+		s.note(owner.Key, &attached)
+		if said := attached.Loads[0].Programs[0].Starts; len(said) != test.said {
+			t.Errorf("%s: %q is said", name, said)
+		}
 	}
 }
 
