@@ -12,6 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -69,6 +72,39 @@ func TestAbandonedStarts(t *testing.T) {
 				<-time.After(time.Minute)
 				if is, announced := h.links() == 1, len(h.facts.announced.all()) == 1; is != there || announced != there {
 					t.Errorf("attached: %v, announced: %v", is, announced)
+				}
+			})
+		})
+	}
+}
+
+// A container can start when its sandbox isn't known anymore, because its image took long to be pulled, and the API server hasn't
+// sent the pod. The programs of the pod precede it.
+func TestContainerOfASandboxThatWasForgotten(t *testing.T) {
+	for name, fails := range map[string]bool{"attached": false, "the daemon refuses": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _, stop := startListing(t, preceding("one", "Fail"))
+				defer stop()
+				if err := h.starting(t.Context(), sandbox("web")); err != nil || h.links() != 1 {
+					t.Fatalf("%d links: %v", h.links(), err)
+				}
+				<-time.After(abandonedAfter + time.Minute)
+				if h.links() != 0 {
+					t.Fatal("the sandbox wasn't abandoned")
+				}
+				if fails {
+					h.daemon.SetFault(func(call string, _ proto.Message, _ bool) error {
+						if call == "Attach" {
+							return status.Error(codes.Aborted, "no")
+						}
+						return nil
+					})
+				}
+				of := sandbox("web")
+				of.Name, of.ID, of.PID = "web", "c", 9
+				if err := h.starting(t.Context(), of); (err != nil) != fails || (h.links() == 1) == fails {
+					t.Errorf("%d links when the container starts: %v", h.links(), err)
 				}
 			})
 		})

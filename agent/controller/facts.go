@@ -141,6 +141,13 @@ func (f *facts) running(ctx context.Context, s *since, interfaces bool) ([]progr
 	return merge(last.value, announced), nil
 }
 
+// knows reports whether a sandbox was in the last list, or is announced.
+func (f *facts) knows(sandbox string) bool {
+	is := func(c program.Container) bool { return c.Sandbox == sandbox }
+	last := f.containers.latest()
+	return last != nil && slices.ContainsFunc(last.value, is) || slices.ContainsFunc(f.announced.all(), is)
+}
+
 // outlived reports whether the containers of pods that the API server doesn't have were running when containers were last
 // read. There are no events about these.
 func (f *facts) outlived() bool {

@@ -256,11 +256,27 @@ func (c *Controller) startsReported(ctx context.Context, err error) {
 }
 
 // starting has programs attached before a pod or container starts. It returns an error if it must not start without one that
-// isn't attached in time.
+// isn't attached in time. A container can start long after its sandbox, which isn't known anymore if the API server hasn't sent
+// the pod, or isn't known yet if the agent wasn't connected then: the pod is about to start.
 func (c *Controller) starting(ctx context.Context, of program.Container) error {
-	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
+	if of.ID != "" && !c.facts.knows(of.Sandbox) {
+		pod := of
+		pod.Name, pod.ID, pod.PID = "", "", 0
+		if of.HostNetwork || of.NetNS != "" { // otherwise, nothing is known of the pod either
+			pod.Err = nil
+		}
+		if err := c.precede(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return c.precede(ctx, of)
+}
+
+// precede has programs attached before the start of a pod or container, until ctx ends.
+func (c *Controller) precede(ctx context.Context, of program.Container) error {
+	began := time.Now()
 	owners := c.preceding(ctx, of)
 	if len(owners) == 0 {
 		return nil
