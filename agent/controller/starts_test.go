@@ -125,6 +125,24 @@ func TestStartsDoNotWaitForAHangingDaemon(t *testing.T) {
 	}
 }
 
+// Of a pod whose namespaces the container runtime doesn't report, it isn't known whether it has a network of its own: the
+// program is late.
+func TestStartOfAPodWithoutNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, stop := startWith(t, preceding("one", "Fail"))
+		defer stop()
+		unknown := sandbox("web")
+		unknown.NetNS, unknown.Err = "", errors.New("the container runtime doesn't report the pod's namespaces")
+		if err := h.starting(t.Context(), unknown); err == nil || !strings.Contains(err.Error(), unknown.Err.Error()) {
+			t.Errorf("the start: %v", err)
+		}
+		unknown.Name, unknown.ID, unknown.PID = "app", "c", 9
+		if err := h.starting(t.Context(), unknown); err == nil {
+			t.Error("its container starts")
+		}
+	})
+}
+
 // Starts wait for the slow objects of a namespace for a limited time in total, so that a tenant hardly delays the starts of
 // others. They always wait for cluster-scoped objects.
 func TestStartsWaitForATenantForALimitedTime(t *testing.T) {

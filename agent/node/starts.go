@@ -161,14 +161,15 @@ func announce(pod *api.PodSandbox, c *api.Container) program.Container {
 		Sandbox: pod.GetId(), Name: c.GetName(), ID: c.GetId(), PID: int(c.GetPid()),
 	}
 	namespaces := pod.GetLinux().GetNamespaces()
+	if len(namespaces) == 0 { // it can be in those of the node, or not
+		of.Err = errors.New("the container runtime doesn't report the pod's namespaces")
+		return of
+	}
 	has := func(kind string) bool {
 		return slices.ContainsFunc(namespaces, func(n *api.LinuxNamespace) bool { return n.GetType() == kind })
 	}
 	of.HostNetwork, of.HostPID = !has("network"), !has("pid")
-	switch {
-	case len(namespaces) == 0:
-		of.Err = errors.New("the container runtime doesn't report the pod's namespaces")
-	case c != nil && of.PID == 0:
+	if c != nil && of.PID == 0 {
 		of.Err = errors.New("the container runtime doesn't report the container's process before its start")
 	}
 	if i := slices.IndexFunc(namespaces, func(n *api.LinuxNamespace) bool { return n.GetType() == "network" }); i >= 0 {

@@ -181,8 +181,8 @@ func TestUnknownStart(t *testing.T) {
 	if of := announce(pod, &api.Container{Id: "c"}); of.Err == nil {
 		t.Error("a container without a process is known")
 	}
-	if of := announce(&api.PodSandbox{Id: "s"}, nil); of.Err == nil {
-		t.Error("a pod without namespaces is known")
+	if of := announce(&api.PodSandbox{Id: "s", Pid: 7}, nil); of.Err == nil || of.HostNetwork || of.HostPID || of.NetNS != "" {
+		t.Errorf("of a pod without namespaces, this is known: %+v", of)
 	}
 	if of := announce(pod, nil); of.Err != nil || of.NetNS != "/run/netns/n" || of.HostNetwork {
 		t.Errorf("a sandbox without a process is %+v", of)
