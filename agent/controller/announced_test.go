@@ -182,6 +182,52 @@ func TestAnotherSandboxOfAPod(t *testing.T) {
 	}
 }
 
+// The kernel gives the number of a network namespace to the next one, and daemons take both for the same: a pod's links are
+// detached when its sandbox ends, although the last list has it, and before programs of any object are attached in the next pod.
+func TestNextPodHasTheNumberOfAnEndedNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listed := &atomic.Pointer[[]program.Container]{}
+		first := sandbox("first")
+		listed.Store(&[]program.Container{first})
+		objects := strings.Join([]string{preceding("one", "Fail"), preceding("two", "Fail")}, ",")
+		h, stop := startController(t, &apiServer{lists: map[string]string{"tcxprograms": objects}}, func(o *Options) {
+			o.WatchStarts = func(context.Context, program.Starts) {}
+			o.Containers = func(context.Context, []corev1.Pod) ([]program.Container, error) {
+				return slices.Clone(*listed.Load()), nil
+			}
+		})
+		defer stop()
+		within(t, time.Minute, "attached", func() bool { return h.links() == 2 })
+		<-time.After(time.Minute)
+		h.daemon.SetFault(func(call string, _ proto.Message, done bool) error {
+			if call != "Attach" || done {
+				return nil
+			}
+			for _, p := range h.daemon.Programs() {
+				for _, link := range p.Links {
+					if link.GetTcxAttachInfo().GetNetns() == "/host/proc/7/ns/net" {
+						return status.Error(codes.Aborted, "`bpf_mprog_attach` failed")
+					}
+				}
+			}
+			return nil
+		})
+		h.ended(t.Context(), first.Sandbox)
+		synctest.Wait()
+		second := sandbox("second")
+		second.NetNS = "/proc/8/ns/net"
+		if err := h.starting(t.Context(), second); err != nil || h.networks() != "/host/proc/8/ns/net /host/proc/8/ns/net" {
+			t.Errorf("attached in %q: %v", h.networks(), err)
+		}
+		listed.Store(&[]program.Container{second})
+		h.facts.containers.refresh()
+		<-time.After(time.Minute)
+		if left := len(h.facts.ended.of); left != 0 || h.links() != 2 {
+			t.Errorf("%d ended sandboxes are known, and there are %d links", left, h.links())
+		}
+	})
+}
+
 // The end of a pod is in no list from before it.
 func TestEndsAskForAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

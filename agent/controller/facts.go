@@ -62,6 +62,43 @@ type facts struct {
 	podInterfaces *snapshot[[]program.Container]
 	// announced are the containers that are about to start. The container runtime doesn't list them yet.
 	announced announced
+	// ended are sandboxes of the last list that have ended since.
+	ended ended
+}
+
+// ended are the IDs of sandboxes that the container runtime has reported to end. The zero value is ready to use.
+type ended struct {
+	mu sync.Mutex
+	of map[string]bool
+}
+
+// add records the end of a sandbox.
+func (e *ended) add(sandbox string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of == nil {
+		e.of = map[string]bool{}
+	}
+	e.of[sandbox] = true
+}
+
+// listed forgets the sandboxes that aren't listed anymore.
+func (e *ended) listed(now []program.Container) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.of, func(sandbox string, _ bool) bool {
+		return !slices.ContainsFunc(now, func(c program.Container) bool { return c.Sandbox == sandbox })
+	})
+}
+
+// leave returns those of a list whose sandbox hasn't ended.
+func (e *ended) leave(all []program.Container) []program.Container {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.of) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(c program.Container) bool { return e.of[c.Sandbox] })
 }
 
 // newFacts returns the facts of a node, which calls affected after each read that differs from the one before, with what
@@ -88,6 +125,7 @@ func newFacts(o Options, affected func(context.Context, program.Change, since)) 
 		return o.Containers(ctx, pods)
 	}, func(ctx context.Context, before, now []program.Container, began moment) {
 		change := program.ContainerChange(before, now)
+		f.ended.listed(now)
 		change.Containers = append(change.Containers, f.announced.listed(now)...)
 		affected(ctx, change, since{containers: began})
 	})
@@ -138,7 +176,20 @@ func (f *facts) running(ctx context.Context, s *since, interfaces bool) ([]progr
 	if err != nil {
 		return nil, err
 	}
-	return merge(last.value, announced), nil
+	return f.ended.leave(merge(last.value, announced)), nil
+}
+
+// end records the end of a sandbox, and returns what the last list has of it.
+func (f *facts) end(sandbox string) []program.Container {
+	last := f.containers.latest()
+	if last == nil {
+		return nil
+	}
+	gone := slices.DeleteFunc(slices.Clone(last.value), func(c program.Container) bool { return c.Sandbox != sandbox })
+	if len(gone) > 0 {
+		f.ended.add(sandbox)
+	}
+	return gone
 }
 
 // knows reports whether a sandbox was in the last list, or is announced.

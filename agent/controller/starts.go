@@ -197,9 +197,7 @@ func (c *Controller) watchStarts(ctx context.Context) {
 	c.starts.connecting()
 	c.WatchStarts(ctx, program.Starts{
 		Starting: c.starting,
-		Ended: func(ctx context.Context, id string) {
-			c.withdraw(ctx, func(of program.Container) bool { return of.Sandbox == id || of.ID == id })
-		},
+		Ended:    c.ended,
 		Existing: func(ctx context.Context, ids []string) {
 			c.withdraw(ctx, func(of program.Container) bool {
 				return !slices.Contains(ids, of.Sandbox) || of.ID != "" && !slices.Contains(ids, of.ID)
@@ -416,6 +414,14 @@ func (c *Controller) withdraw(ctx context.Context, gone func(program.Container) 
 		logr.FromContextOrDiscard(ctx).V(1).Info("Forgot announced containers", "count", len(removed))
 		c.enqueueAffected(ctx, program.Change{Containers: removed}, since{containers: c.facts.event()})
 	}
+}
+
+// ended has the programs detached from a sandbox, or a container that was announced, that ends. The last list can still have the
+// sandbox, and the next pod can get the number of its network namespace. While the daemon has a link in the old one, it fails to
+// attach in the new one, because it takes both for the same.
+func (c *Controller) ended(ctx context.Context, id string) {
+	c.enqueueAffected(ctx, program.Change{Containers: c.facts.end(id)}, since{})
+	c.withdraw(ctx, func(of program.Container) bool { return of.Sandbox == id || of.ID == id })
 }
 
 // lateStart is a program that wasn't attached before the start of the container or pod with an ID.

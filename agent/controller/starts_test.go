@@ -335,9 +335,8 @@ func TestStartsBeforeAttachPointsAreKnown(t *testing.T) {
 		s := newStarts(true)
 		s.lacking = nil
 		s.remember(owner.Key, sandbox("web"), []report.Late{{Function: owner.Members[0].LoadInfo().GetName(), Err: errStartTooLong}})
-		s.note(owner.Key, &test.meanwhile)
-		attached := planned(seen)
-		s.note(owner.Key, &attached)
+		s.noted(owner.Key, test.meanwhile)
+		attached := s.noted(owner.Key, planned(seen))
 		if said := attached.Loads[0].Programs[0].Starts; len(said) != test.said {
 			t.Errorf("%s: %q is said", name, said)
 		}
