@@ -40,6 +40,8 @@ type Volumes interface {
 	List() ([]maps.Volume, error)
 	Read(target string) (maps.State, error)
 	Publish(volume maps.Volume, maps []maps.Map, access maps.Access) error
+	// Protect makes the volume on target read-only.
+	Protect(target string) error
 	Unpublish(target string) error
 }
 

@@ -91,6 +91,15 @@ func (n *node) followEach(ctx context.Context, volumes []publication) (busy []pu
 // loaded now. If this fails, the volume keeps its maps, and its condition contains the
 // reason. The caller has acquired the target.
 func (n *node) follow(ctx context.Context, p publication, state maps.State, since time.Time, log *slog.Logger) {
+	if p.access.ReadOnly && !state.ReadOnly {
+		// A plugin that was killed while it updated the volume left it writable. The next update can lack the program, or the
+		// permission.
+		if err := n.Volumes.Protect(p.target); err != nil {
+			log.Warn("Failed to make the volume read-only again; retrying", "error", err)
+		} else {
+			state.ReadOnly = true
+		}
+	}
 	if !p.follow {
 		n.remarks.forget(p.target) // the volume is complete
 		return

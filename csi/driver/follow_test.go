@@ -126,6 +126,41 @@ func TestReadersFollowIfTheyMayWrite(t *testing.T) {
 	}
 }
 
+// A plugin that is killed while it updates a read-only volume leaves it writable. The next one makes it read-only again, even if
+// the program is gone, the pod may not write, or the volume doesn't follow its program.
+func TestVolumeThatWasLeftWritable(t *testing.T) {
+	for name, spoil := range map[string]func(*node, *fakePrograms, *csi.NodePublishVolumeRequest){
+		"program gone": func(_ *node, p *fakePrograms, _ *csi.NodePublishVolumeRequest) {
+			p.err = fmt.Errorf("program %w", program.ErrNotFound)
+		},
+		"right gone": func(n *node, _ *fakePrograms, _ *csi.NodePublishVolumeRequest) {
+			n.Policy = access.Read{Writers: policy{fmt.Errorf("%w: needs use", access.ErrDenied)}}
+		},
+		"kept": func(_ *node, _ *fakePrograms, r *csi.NodePublishVolumeRequest) {
+			r.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, programs, volumes, log := newTestNode()
+			request := publishRequest()
+			request.Readonly = true
+			publish(t, n, request)
+			volumes.writable = true
+			spoil(n, programs, request)
+			volumes.err = errors.New("busy")
+			publish(t, n, request)
+			if said := strings.Count(log.String(), "Failed to make the volume read-only again"); !volumes.writable || said != 1 {
+				t.Errorf("said %d times that the volume is writable: %s", said, log)
+			}
+			volumes.err = nil
+			publish(t, n, request)
+			if volumes.writable {
+				t.Error("the volume stays writable")
+			}
+		})
+	}
+}
+
 // without lacks the wanted map.
 type without struct{ *fakePrograms }
 

@@ -66,6 +66,8 @@ type fakeVolumes struct {
 	err       error
 	// unreadable is the error of each read.
 	unreadable error
+	// writable means that the volumes are writable although they are read-only for their pods.
+	writable bool
 	// entered and proceed delay a publication.
 	entered, proceed chan struct{}
 }
@@ -83,7 +85,7 @@ func mapsOf(program program.Program) []maps.Map {
 
 func (f *fakeVolumes) Read(target string) (maps.State, error) {
 	published, ok := f.published[target]
-	state := maps.State{Mounted: ok, ReadOnly: f.access.ReadOnly}
+	state := maps.State{Mounted: ok, ReadOnly: f.access.ReadOnly && !f.writable}
 	for _, m := range published {
 		pin := maps.Pin{Name: m.Name, ID: m.ID, Bytes: 4096, Mode: f.access.PinMode()}
 		if f.access.Group != nil {
@@ -112,6 +114,11 @@ func (f *fakeVolumes) Publish(volume maps.Volume, maps []maps.Map, access maps.A
 	}
 	f.published[volume.Target], f.access = maps, access
 	return nil
+}
+
+func (f *fakeVolumes) Protect(string) error {
+	f.writable = f.err != nil
+	return f.err
 }
 
 func (f *fakeVolumes) Unpublish(target string) error {

@@ -138,6 +138,16 @@ func (v *Volumes) Publish(volume Volume, maps []Map, access Access) (err error) 
 	return attach(root, directory)
 }
 
+// Protect makes the volume on target read-only.
+func (v *Volumes) Protect(target string) error {
+	directory, err := v.open(target)
+	if err != nil {
+		return err
+	}
+	defer directory.Close()
+	return setReadOnly(directory, true)
+}
+
 // refill replaces the pins in a mounted volume that don't show the maps, and removes the
 // others. A read-only volume is writable in the meantime.
 func refill(directory *os.File, maps []Map, access Access) (err error) {

@@ -451,6 +451,23 @@ func TestPublishSaysWhatFailed(t *testing.T) {
 	}
 }
 
+// A plugin that was killed while it updated a volume leaves it writable.
+func TestProtect(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, n.maps, Access{ReadOnly: true})
+	n.setReadOnly(t, false)
+	if n.read(t).ReadOnly {
+		t.Fatal("the volume isn't writable")
+	}
+	if err := n.volumes.Protect(n.target); err != nil || !n.read(t).ReadOnly {
+		t.Errorf("the volume stays writable: %v", err)
+	}
+	n.unpublish(t)
+	if err := n.volumes.Protect(n.target); err == nil {
+		t.Error("a volume that isn't there is protected")
+	}
+}
+
 func TestUnpublishSurvivesFaults(t *testing.T) {
 	for name, call := range map[string]int{
 		"openat2": unix.SYS_OPENAT2, "fstatfs": unix.SYS_FSTATFS,

@@ -104,6 +104,9 @@ func (v *pluginVolumes) Publish(volume maps.Volume, shown []maps.Map, access map
 	return v.change("publish", volume.Target, func(all map[string]Volume) { all[volume.Target] = Volume{volume, shown, access} })
 }
 
+// Protect does nothing: the simulated volumes are complete or absent.
+func (v *pluginVolumes) Protect(string) error { return nil }
+
 func (v *pluginVolumes) Unpublish(target string) error {
 	return v.change("unpublish", target, func(all map[string]Volume) { delete(all, target) })
 }
