@@ -64,6 +64,8 @@ manifests: $(LOCALBIN)/controller-gen generate-deepcopy ## Generate definitions 
 	go run ./hack/keys write
 	$(GENERATE) $< crd paths=./v1alpha1 output:crd:dir=../config/crd/bases
 	mv config/crd/bases/bpfman.io_*states.yaml config/states/
+	$(GENERATE) $< crd paths=./namespaced output:crd:dir=../config/namespaced/crd
+	mv config/namespaced/crd/bpfman.io_*states.yaml config/namespaced/states/
 	go run ./hack/kinds chart
 	go run ./hack/kinds definitions
 
@@ -76,7 +78,7 @@ generate: manifests ## Generate all generated code and manifests.
 
 .PHONY: generate-deepcopy
 generate-deepcopy: $(LOCALBIN)/controller-gen ## Generate the DeepCopy methods (zz_generated.deepcopy.go).
-	$(GENERATE) $< object:headerFile=../hack/boilerplate.go.txt paths=./v1alpha1
+	$(GENERATE) $< object:headerFile=../hack/boilerplate.go.txt paths=./v1alpha1 paths=./namespaced
 
 .PHONY: generate-register
 generate-register: $(LOCALBIN)/register-gen ## Generate the registration of the kinds (zz_generated.register.go).

@@ -149,6 +149,7 @@ func New(config *rest.Config, o Options, node Node, log logr.Logger) (*Agent, er
 		Check:  server.Definitions,
 		Report: func(_ context.Context, refusal error) { log.Error(refusal, "Not starting the controllers yet") },
 		Retry:  lookAgain, Interval: lookLater,
+		Stop: server.Kinds.Rescoped,
 	}
 	server.Kinds.Held = func() error { return cmp.Or(a.guard.Held(), a.Inventory.Ready()) }
 	return a, store.Open()

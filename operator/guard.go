@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, kn
 				return err
 			}
 			installed.Set(served)
-			return definitions.Foreign(served)
+			return cmp.Or(definitions.Foreign(served), definitions.Same(mgr.GetScheme(), served))
 		},
 		Open: open,
 		Report: func(ctx context.Context, refusal error) {
@@ -56,6 +57,7 @@ func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, kn
 			}
 		},
 		Retry: lookAgain, Interval: lookLater,
+		Stop: known.Rescoped,
 	}
 	known.Held = g.Held
 	if err := mgr.Add(g); err != nil {

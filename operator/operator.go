@@ -5,6 +5,7 @@
 package operator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -32,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/bpfman/bpfman-operator/apis/definitions"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
@@ -78,12 +80,12 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("the namespace of the node components is not set")
 	}
-	openShift, err := isOpenShift(config)
+	openShift, served, err := discover(config)
 	if err != nil {
 		return nil, err
 	}
-	known := &kinds.Kinds{Log: ctrl.Log}
-	mgr, err := newManager(config, o, openShift, known)
+	known := &kinds.Kinds{Log: ctrl.Log, Rescoped: make(chan error, 1)}
+	mgr, err := newManager(config, o, openShift, served, known)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +104,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := lease.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("set up %T: %w", lease, err)
 	}
-	installed := &states.Definitions{}
+	installed := &states.Definitions{Kinds: v1alpha1.StateKindsOf(mgr.GetScheme())}
 	err = guard(mgr, recorder, o.Namespace, known, installed, func() error {
 		known.Optional(corev1.SchemeGroupVersion.WithKind("Event")) // they only say why there are no pods
 		return setUp(mgr, controllers(mgr, known, installed, recorder, announcer, openShift, o.Proxy))
@@ -157,7 +159,7 @@ func controllers(
 	openShift bool, proxy httpproxy.Config,
 ) []controller {
 	c, live, namespace := mgr.GetClient(), mgr.GetAPIReader(), announcer.ConfigMap.Namespace
-	stored := reports.NewStore(known)
+	stored := reports.NewStore(known, v1alpha1.StateKindsOf(mgr.GetScheme()))
 	upstreams := &takeover.Reports{Client: c, Reports: stored, Live: live, Announcer: announcer, Namespace: namespace, AgentLabels: deploy.PodLabels()}
 	finalizers := &contest.Ledger[types.UID]{Clock: clock.RealClock{}}
 	published := &hints.Reconciler{Client: c, Namespace: namespace, Clock: clock.RealClock{}}
@@ -183,42 +185,43 @@ func controllers(
 		upstreams,
 		&takeover.Roles{Client: c, Live: live, Announcer: announcer, Namespace: namespace},
 	}
-	for _, kind := range v1alpha1.StateKinds {
+	for _, kind := range v1alpha1.StateKindsOf(mgr.GetScheme()) {
 		all = append(all, &states.Reconciler{
 			Kind: kind, Client: c, Reports: stored, Clock: clock.RealClock{}, Definitions: installed, Known: known, Upstream: upstreams, Announcer: announcer,
 			Contests: &contest.Ledger[types.UID]{Clock: clock.RealClock{}},
 		})
 	}
-	for _, kind := range v1alpha1.UserKinds {
+	for _, kind := range v1alpha1.UserKindsOf(mgr.GetScheme()) {
 		all = append(all, &takeover.Objects{Client: c, Recorder: recorder, Announcer: announcer, Contests: finalizers, Kind: kind})
 	}
 	return all
 }
 
-// isOpenShift reports whether the API server has an API group that only OpenShift serves.
-func isOpenShift(config *rest.Config) (bool, error) {
+// discover reports whether the API server has an API group that only OpenShift serves, and which kinds of this API it has.
+func discover(config *rest.Config) (openShift bool, served []metav1.APIResource, err error) {
 	c, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return false, fmt.Errorf("create discovery client: %w", err)
+		return false, nil, fmt.Errorf("create discovery client: %w", err)
 	}
 	groups, err := c.ServerGroups()
 	if err != nil {
-		return false, fmt.Errorf("discover the cluster's APIs: %w", err)
+		return false, nil, fmt.Errorf("discover the cluster's APIs: %w", err)
 	}
-	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == openShiftGroup }), nil
+	served, err = definitions.Served(context.Background(), c.RESTClient())
+	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == openShiftGroup }), served, err
 }
 
 // cacheOptions returns what the cache contains. Its transforms must be idempotent: client-go applies them twice to the
 // first objects of a watch.
-func cacheOptions(namespace string, openShift bool) cache.Options {
+func cacheOptions(scheme *runtime.Scheme, namespace string, openShift bool) cache.Options {
 	byObject := deploy.CacheByObject(namespace, openShift)
-	maps.Copy(byObject, status.CacheByObject(namespace, deploy.PodLabels()))
+	maps.Copy(byObject, status.CacheByObject(scheme, namespace, deploy.PodLabels()))
 	return cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
 }
 
-func newManager(config *rest.Config, o Options, openShift bool, known *kinds.Kinds) (ctrl.Manager, error) {
+func newManager(config *rest.Config, o Options, openShift bool, served []metav1.APIResource, known *kinds.Kinds) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), definitions.Install(scheme, served)); err != nil {
 		return nil, fmt.Errorf("build scheme: %w", err)
 	}
 	// Reports are the most numerous objects. They are read from the store, because the cache would contain them
@@ -231,8 +234,8 @@ func newManager(config *rest.Config, o Options, openShift bool, known *kinds.Kin
 		Scheme:         scheme,
 		Client:         client.Options{Cache: &client.CacheOptions{DisableFor: uncached}},
 		NewCache:       kindcache.New(known),
-		MapperProvider: kindcache.Mapper,
-		Cache:          cacheOptions(o.Namespace, openShift),
+		MapperProvider: kindcache.Mapper(scheme),
+		Cache:          cacheOptions(scheme, o.Namespace, openShift),
 		Metrics: metricsserver.Options{
 			BindAddress:    o.MetricsAddr,
 			SecureServing:  true,

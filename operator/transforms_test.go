@@ -22,7 +22,7 @@ import (
 // client-go transforms the first objects of a watch twice. An object that differs after that looks changed after each
 // start of the operator.
 func TestTransformsAreIdempotent(t *testing.T) {
-	options := cacheOptions("bpfman", true)
+	options := cacheOptions(runtime.NewScheme(), "bpfman", true)
 	transforms := map[client.Object]func(any) (any, error){}
 	for _, kind := range v1alpha1.AllKinds() {
 		if o, ok := kind.New().(client.Object); ok {

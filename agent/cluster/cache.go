@@ -52,7 +52,8 @@ type source struct {
 	resource  string
 	namespace string
 	selected  fields.Selector
-	object    runtime.Object
+	// object has the type of the objects. It is nil if that isn't known before [Cluster.Serve].
+	object runtime.Object
 	// trim must be idempotent: client-go applies it twice to the first objects of a watch.
 	trim toolscache.TransformFunc
 }
@@ -69,7 +70,7 @@ func (c *Cluster) sources(namespace string) []source {
 		sources = append(sources, source{ConfigMapKind, c.core, "configmaps", namespace, byName(hints.ConfigMapName), &corev1.ConfigMap{}, trim})
 	}
 	for _, kind := range v1alpha1.UserKinds {
-		sources = append(sources, source{kind.GroupVersionKind(), c.bpfman, kind.Resource(), "", fields.Everything(), kind.New(), trim})
+		sources = append(sources, source{kind.GroupVersionKind(), c.bpfman, kind.Resource(), "", fields.Everything(), nil, trim})
 	}
 	return sources
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/bpfman/bpfman-operator/apis/namespaced"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
@@ -79,9 +80,13 @@ func TestTransformsAreIdempotent(t *testing.T) {
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	filler := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(1), serializer.NewCodecFactory(scheme)).NilChance(0)
 	for _, s := range (&Cluster{}).sources("bpfman") {
+		object := s.object
+		if object == nil { // one that users write
+			object = namespaced.New(s.gvk.Kind, "")
+		}
 		for range 10 {
-			filler.Fill(s.object)
-			once, err := s.trim(s.object.DeepCopyObject())
+			filler.Fill(object)
+			once, err := s.trim(object.DeepCopyObject())
 			if err != nil {
 				t.Fatal(err)
 			}

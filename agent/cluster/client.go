@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"time"
@@ -56,10 +57,14 @@ func (c *Cluster) DeleteReport(ctx context.Context, o v1alpha1.ProgramObject) er
 	return do(ctx, about(c.bpfman.Delete(), o).Name(o.GetName()).Body(options), nil)
 }
 
-// Definitions returns a *definitions.ForeignError if the cluster's CRDs in the group
-// bpfman.io define another API.
+// Definitions returns a *definitions.ForeignError if the cluster's CRDs in the group bpfman.io define another API.
+// Otherwise, it calls Serve.
 func (c *Cluster) Definitions(ctx context.Context) error {
-	return definitions.Check(ctx, c.bpfman)
+	served, err := definitions.Served(ctx, c.bpfman)
+	if err != nil {
+		return err
+	}
+	return cmp.Or(definitions.Foreign(served), c.Serve(served))
 }
 
 func about(request *rest.Request, o v1alpha1.ProgramObject) *rest.Request {

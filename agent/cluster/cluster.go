@@ -12,7 +12,6 @@
 package cluster
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/go-logr/logr"
@@ -24,7 +23,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/bpfman/bpfman-operator/agent/breaker"
-	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/apis/definitions"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/restclient"
 )
@@ -38,10 +37,12 @@ type Cluster struct {
 
 	node         string
 	core, bpfman rest.Interface
+	scheme       *runtime.Scheme
+	serves       bool
 	informers    map[schema.GroupVersionKind]toolscache.SharedIndexInformer
 }
 
-// New returns a Cluster for the agent of a node. Namespace is the agent's namespace, in
+// New returns a Cluster for the agent of a node, which decodes nothing before Serve. Namespace is the agent's namespace, in
 // which only the ConfigMap with the operator's hints is watched, or "". Component is the
 // reporting controller of Events.
 func New(config *rest.Config, component, node, namespace string, log logr.Logger) (*Cluster, error) {
@@ -49,10 +50,7 @@ func New(config *rest.Config, component, node, namespace string, log logr.Logger
 	config.QPS = -1 // API priority and fairness limits requests better
 	silence := &breaker.Breaker{}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &impatient{next, silence} })
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, fmt.Errorf("register types: %w", err)
-	}
+	scheme := newScheme()
 	core, err := newCoreClient(config, scheme)
 	if err != nil {
 		return nil, err
@@ -62,24 +60,34 @@ func New(config *rest.Config, component, node, namespace string, log logr.Logger
 		return nil, err
 	}
 	c := &Cluster{
-		Kinds:  &kinds.Kinds{Log: log, API: bpfman},
+		Kinds:  &kinds.Kinds{Log: log, API: bpfman, Rescoped: make(chan error, 1)},
 		Events: newEvents(bpfman, scheme, component, log),
 		node:   node,
 		core:   core, bpfman: bpfman,
+		scheme:    scheme,
 		informers: map[schema.GroupVersionKind]toolscache.SharedIndexInformer{},
 	}
 	return c, c.follow(namespace)
 }
 
-// newScheme returns a scheme with the kinds of the API, and Kubernetes' kinds that the
-// agent reads.
-func newScheme() (*runtime.Scheme, error) {
+// Serve registers the types of the kinds that the cluster has. If the cluster has got a BpfApplication of another scope
+// since the first call, it returns definitions.ErrOtherScope.
+func (c *Cluster) Serve(served []metav1.APIResource) error {
+	if c.serves {
+		return definitions.Same(c.scheme, served)
+	}
+	c.serves = true
+	return definitions.Install(c.scheme, served)
+}
+
+// newScheme returns a scheme with Kubernetes' kinds that the agent reads.
+func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion,
 		&corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{},
 		&corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.Secret{}, &corev1.SecretList{})
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	return scheme, v1alpha1.Install(scheme)
+	return scheme
 }
 
 func newCoreClient(config *rest.Config, scheme *runtime.Scheme) (rest.Interface, error) {

@@ -38,6 +38,9 @@ func answer(request *http.Request, code int, body string) *http.Response {
 func newCluster(t *testing.T, api transport) *Cluster {
 	t.Helper()
 	c, err := New(&rest.Config{Transport: api}, "bpfman-agent", "node", "bpfman", logr.Discard())
+	if err == nil {
+		err = c.Serve(nil)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,6 +182,9 @@ func startController(tb testing.TB, server *apiServer, change func(*Options)) (h
 	server.reports, server.reads, server.watches, server.version = map[string]string{}, map[string]int{}, map[string]*io.PipeWriter{}, 1
 	server.lists["nodes"] = `{"metadata":{"name":"node"}}`
 	c, err := cluster.New(&rest.Config{Transport: server}, "bpfman-agent", "node", "bpfman", logr.Discard())
+	if err == nil {
+		err = c.Serve(nil)
+	}
 	if err != nil {
 		tb.Fatal(err)
 	}

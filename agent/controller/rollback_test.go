@@ -175,6 +175,9 @@ func newVictim(tb testing.TB, limit time.Duration) *victim {
 	tb.Helper()
 	var shared atomic.Uint32
 	server, err := cluster.New(&rest.Config{Host: "http://server", Transport: nodes{&shared}}, "agent", "node", "", logr.Discard())
+	if err == nil {
+		err = server.Serve(nil)
+	}
 	if err != nil {
 		tb.Fatal(err)
 	}

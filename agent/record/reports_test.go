@@ -191,6 +191,9 @@ func TestListsAreConsistentWhereAskedFor(t *testing.T) {
 		versions, asked := make(chan string, 10), make(chan time.Duration, 1)
 		config := &rest.Config{Transport: answers(func(query url.Values) { versions <- query.Get("resourceVersion") })}
 		server, err := cluster.New(config, "bpfman-agent", "node", "", logr.Discard())
+		if err == nil {
+			err = server.Serve(nil)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

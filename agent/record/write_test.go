@@ -71,6 +71,9 @@ func answering(request *http.Request, code int, content string) (*http.Response,
 func reportsTo(t *testing.T, server roundTripper) *Reports {
 	t.Helper()
 	c, err := cluster.New(&rest.Config{Transport: server}, "bpfman-agent", "node", "", logr.Discard())
+	if err == nil {
+		err = c.Serve(nil)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

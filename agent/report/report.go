@@ -160,15 +160,11 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 	return out
 }
 
-// hasStates reports whether the operator writes States of a kind of owner, where their definition is installed.
-func hasStates(kind string) bool {
-	return slices.ContainsFunc(v1alpha1.StateKinds, func(k v1alpha1.StateKind) bool { return k.Application == kind })
-}
-
 // addDetails adds what only States need, with the attach points of a program that is loaded. Previous means that its predecessor is
-// loaded instead. In the reports of other kinds, this would double the links in pods, and show tenants the node's PIDs and paths.
+// loaded instead. In the reports of other kinds, this would double the links in pods. Tenants don't see the node's PIDs and paths.
 func addDetails(object v1alpha1.ProgramObject, kind string, member program.Member, points []program.AttachPoint, previous bool) {
-	if !hasStates(kind) {
+	namespaced := object.GetNamespace() != ""
+	if !v1alpha1.HasLinks(kind, namespaced) {
 		return
 	}
 	status := object.GetStatus()
@@ -176,6 +172,9 @@ func addDetails(object v1alpha1.ProgramObject, kind string, member program.Membe
 	hooks := map[daemon.Link]*v1alpha1.BpfProgramHook{}
 	for _, point := range points {
 		hook := point.Hook()
+		if namespaced && hook != nil {
+			hook.NetNS, hook.ContainerPID = "", nil
+		}
 		hooks[plan.LinkOf(point)], hooks[daemon.Link{Point: point.Name}] = hook, hook // attached, and not
 	}
 	for i, link := range status.Links {

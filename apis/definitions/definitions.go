@@ -2,8 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Package definitions protects the operator and the agent from CustomResourceDefinitions in bpfman.io that don't
-// belong to this API. For example, the BpfApplication of upstream's v0.6 has the same group, version, and name,
-// but a different scope and schema.
+// belong to this API, such as upstream's Config. It finds out which scope the BpfApplication of the cluster has.
 package definitions
 
 import (
@@ -21,19 +20,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/bpfman/bpfman-operator/apis/namespaced"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// upstreamKinds are the kinds of upstream's v0.6 that this API doesn't have. While they are served, upstream's
-// operator can run, and write the same objects.
-var upstreamKinds = []string{"BpfApplicationState", "Config"}
+// upstreamKind is the kind of upstream's v0.6 that this API doesn't have. While it is served, upstream's operator can
+// run, and write the same objects.
+const upstreamKind = "Config"
+
+// The kinds of upstream's v0.6 that are namespaced there. Upstream's v0.5 has a cluster-scoped application with this
+// name, and no States. A cluster has the one or the other.
+const (
+	application      = "BpfApplication"
+	applicationState = "BpfApplicationState"
+)
 
 // lookTimeout bounds one request to the API server.
 const lookTimeout = 10 * time.Second
 
 // ForeignError lists the definitions in bpfman.io that don't belong to this API.
 type ForeignError struct {
-	// Kinds are the kinds, each with the difference if there is one, such as "BpfApplication (namespaced)".
+	// Kinds are the kinds, each with its scope, such as "Config (cluster-scoped)".
 	Kinds []string
 }
 
@@ -45,12 +52,16 @@ func (f *ForeignError) Error() string {
 // Foreign returns a *ForeignError if resources that an API server serves in this API's group and version belong to
 // another API, and nil otherwise. Kinds that aren't served aren't an error.
 func Foreign(served []metav1.APIResource) error {
-	namespaced := map[string]bool{}
+	scopes := map[string]bool{}
 	for _, kind := range v1alpha1.AllKinds() {
-		namespaced[kind.Name] = kind.Namespaced
+		scopes[kind.Name] = kind.Namespaced
 	}
 	for _, kind := range v1alpha1.StateKinds {
-		namespaced[kind.Name] = kind.Namespaced
+		scopes[kind.Name] = kind.Namespaced
+	}
+	delete(scopes, application) // it can have either
+	if Namespaced(served) {
+		scopes[applicationState] = true
 	}
 	var foreign []string
 	for _, resource := range served {
@@ -61,8 +72,8 @@ func Foreign(served []metav1.APIResource) error {
 		if resource.Namespaced {
 			scope = "namespaced"
 		}
-		own, known := namespaced[resource.Kind]
-		if (known && own != resource.Namespaced) || slices.Contains(upstreamKinds, resource.Kind) {
+		own, known := scopes[resource.Kind]
+		if (known && own != resource.Namespaced) || (!known && resource.Kind == applicationState) || resource.Kind == upstreamKind {
 			foreign = append(foreign, resource.Kind+" ("+scope+")")
 		}
 	}
@@ -73,14 +84,36 @@ func Foreign(served []metav1.APIResource) error {
 	return &ForeignError{foreign}
 }
 
-// Check gets the resources from the API server's discovery API, and returns a *ForeignError if some belong to another
-// API.
-func Check(ctx context.Context, api rest.Interface) error {
-	served, err := Served(ctx, api)
-	if err != nil {
-		return err
+// Namespaced reports whether BpfApplication is the one of upstream's v0.6, which is namespaced.
+func Namespaced(served []metav1.APIResource) bool {
+	return slices.ContainsFunc(served, func(r metav1.APIResource) bool { return r.Kind == application && r.Namespaced })
+}
+
+// Install adds the kinds that are served to a scheme.
+func Install(scheme *runtime.Scheme, served []metav1.APIResource) error {
+	if Namespaced(served) {
+		return namespaced.Install(scheme)
 	}
-	return Foreign(served)
+	return v1alpha1.Install(scheme)
+}
+
+// ErrOtherScope means that the scope of BpfApplication isn't the one that this process started with. Its types
+// can't decode the objects, so the process has to end.
+var ErrOtherScope = errors.New("the cluster has got a BpfApplication of the other scope; restarting with it")
+
+// Same returns ErrOtherScope if BpfApplication is served with another scope than a scheme has.
+func Same(scheme *runtime.Scheme, served []metav1.APIResource) error {
+	is := func(r metav1.APIResource) bool { return r.Kind == application }
+	_, other := scheme.KnownTypes(v1alpha1.SchemeGroupVersion)[application]
+	if !slices.ContainsFunc(served, is) || !other {
+		return nil // it isn't served, or not decoded
+	}
+	for _, kind := range v1alpha1.UserKindsOf(scheme) {
+		if kind.Name == application && kind.Namespaced != Namespaced(served) {
+			return ErrOtherScope
+		}
+	}
+	return nil
 }
 
 // Served returns the resources that an API server serves in this API's group and version, from its discovery API, which
@@ -115,6 +148,8 @@ type Guard struct {
 	Report func(context.Context, error)
 	// Retry is the interval between checks until the guard opens. Interval is the interval after that.
 	Retry, Interval time.Duration
+	// Stop ends the guard with an error.
+	Stop <-chan error
 
 	mu     sync.Mutex
 	looked bool
@@ -130,25 +165,34 @@ func (g *Guard) Start(ctx context.Context) error {
 		if err == nil {
 			break
 		}
+		if errors.Is(err, ErrOtherScope) {
+			return err
+		}
 		if err.Error() != said {
 			said = err.Error()
 			g.Report(ctx, err)
 		}
-		if !wait(ctx, g.Retry) {
-			return nil
+		if proceed, err := g.wait(ctx, g.Retry); !proceed {
+			return err
 		}
 	}
 	if err := g.Open(); err != nil {
 		return err
 	}
-	for wait(ctx, g.Interval) {
-		if foreign := (*ForeignError)(nil); errors.As(g.Check(ctx), &foreign) {
+	for {
+		if proceed, err := g.wait(ctx, g.Interval); !proceed {
+			return err
+		}
+		err := g.Check(ctx)
+		if foreign := (*ForeignError)(nil); errors.As(err, &foreign) {
 			g.set(foreign)
 			g.Report(ctx, foreign)
 			return foreign
 		}
+		if errors.Is(err, ErrOtherScope) {
+			return err
+		}
 	}
-	return nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable. The guard runs on every replica, because what it
@@ -173,14 +217,16 @@ func (g *Guard) set(closed error) {
 	g.looked, g.closed = true, closed
 }
 
-// wait returns false if the context ends before the period.
-func wait(ctx context.Context, period time.Duration) bool {
+// wait returns false if the context or the guard ends before the period.
+func (g *Guard) wait(ctx context.Context, period time.Duration) (proceed bool, err error) {
 	timer := time.NewTimer(period)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
+		return false, nil
+	case err := <-g.Stop:
+		return false, err
 	case <-timer.C:
-		return true
+		return true, nil
 	}
 }

@@ -150,9 +150,9 @@ type ApplicationImage struct {
 	ImagePullSecret *ImagePullSecretSelector `json:"imagePullSecret,omitempty"`
 }
 
-// ClusterBpfApplicationSpec is the desired state of ClusterBpfApplication
-// objects.
-type ClusterBpfApplicationSpec struct {
+// ApplicationCommon has the fields of the applications of upstream's v0.6, of either
+// scope.
+type ApplicationCommon struct {
 	// nodeSelector selects nodes by their labels. An empty selector selects all
 	// nodes. For example: `{matchLabels: {kubernetes.io/os: linux}}`.
 	// +required
@@ -187,9 +187,15 @@ type ClusterBpfApplicationSpec struct {
 	ByteCode ApplicationBytecode `json:"byteCode"`
 
 	// mapOwnerSelector is accepted, and has no effect, as in upstream's v0.6. To
-	// share maps with another object, use a BpfApplication.
+	// share maps with another object, use an application of v0.5's API.
 	// +optional
 	MapOwnerSelector *metav1.LabelSelector `json:"mapOwnerSelector,omitempty"`
+}
+
+// ClusterBpfApplicationSpec is the desired state of ClusterBpfApplication
+// objects.
+type ClusterBpfApplicationSpec struct {
+	ApplicationCommon `json:",inline"`
 
 	// programs are the programs of the application. They are loaded together, and
 	// share the maps and globals of the bytecode. If they change, they are
@@ -233,19 +239,25 @@ type ClusterBpfApplication struct {
 	Status BpfApplicationStatus `json:"status,omitzero"`
 }
 
-// GetAppCommon implements UserObject.
-func (o *ClusterBpfApplication) GetAppCommon() BpfAppCommon {
-	return BpfAppCommon{NodeSelector: o.Spec.NodeSelector, GlobalData: o.Spec.GlobalData, Globals: o.Spec.Globals, ByteCode: o.Spec.ByteCode.selector()}
+// AppCommon returns the fields in the form of most kinds.
+func (a *ApplicationCommon) AppCommon() BpfAppCommon {
+	return BpfAppCommon{NodeSelector: a.NodeSelector, GlobalData: a.GlobalData, Globals: a.Globals, ByteCode: a.ByteCode.selector()}
 }
 
-// SetAppCommon implements UserObject.
-func (o *ClusterBpfApplication) SetAppCommon(c BpfAppCommon) {
-	o.Spec.NodeSelector, o.Spec.GlobalData, o.Spec.Globals = c.NodeSelector, c.GlobalData, c.Globals
-	o.Spec.ByteCode = ApplicationBytecode{Path: c.ByteCode.Path}
+// SetAppCommon sets them.
+func (a *ApplicationCommon) SetAppCommon(c BpfAppCommon) {
+	a.NodeSelector, a.GlobalData, a.Globals = c.NodeSelector, c.GlobalData, c.Globals
+	a.ByteCode = ApplicationBytecode{Path: c.ByteCode.Path}
 	if image := c.ByteCode.Image; image != nil {
-		o.Spec.ByteCode.Image = &ApplicationImage{URL: image.Url, ImagePullPolicy: image.ImagePullPolicy, ImagePullSecret: image.ImagePullSecret}
+		a.ByteCode.Image = &ApplicationImage{URL: image.Url, ImagePullPolicy: image.ImagePullPolicy, ImagePullSecret: image.ImagePullSecret}
 	}
 }
+
+// GetAppCommon implements UserObject.
+func (o *ClusterBpfApplication) GetAppCommon() BpfAppCommon { return o.Spec.AppCommon() }
+
+// SetAppCommon implements UserObject.
+func (o *ClusterBpfApplication) SetAppCommon(c BpfAppCommon) { o.Spec.SetAppCommon(c) }
 
 func (b ApplicationBytecode) selector() BytecodeSelector {
 	selector := BytecodeSelector{Path: b.Path}
@@ -268,6 +280,9 @@ func (o *ClusterBpfApplication) Members() ([]BpfApplicationProgram, bool) {
 	}
 	return members, false
 }
+
+// Linked implements LinkedObject.
+func (o *ClusterBpfApplication) Linked() *ClusterBpfApplication { return o }
 
 // ClusterBpfApplicationList is a list of ClusterBpfApplications.
 //

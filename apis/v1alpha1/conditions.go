@@ -98,7 +98,7 @@ var bpfProgramTexts = map[BpfProgramConditionType]text{
 	BpfProgCondNone:                  {"None", "None of the conditions apply"},
 }
 
-// applicationConditions are the types of the first condition of a ClusterBpfApplication, which
+// applicationConditions are the types of the first condition of an application of upstream's v0.6, which
 // are its reasons too.
 var applicationConditions = map[ProgramConditionType]string{
 	ProgramNotYetLoaded:     "Pending",
@@ -107,11 +107,11 @@ var applicationConditions = map[ProgramConditionType]string{
 	ProgramDeleteError:      "DeleteError",
 }
 
-// For returns a condition as the first one of an object has it: a ClusterBpfApplication has
-// other types and reasons than the other kinds.
-func (t ProgramConditionType) For(kind, message string) metav1.Condition {
+// For returns a condition as the first one of an object of a kind has it: an application of
+// upstream's v0.6 has other types and reasons than the other kinds.
+func (t ProgramConditionType) For(kind string, namespaced bool, message string) metav1.Condition {
 	c := t.Condition(message)
-	if kind == "ClusterBpfApplication" {
+	if HasLinks(kind, namespaced) {
 		c.Type, c.Reason = applicationConditions[t], applicationConditions[t]
 	}
 	return c

@@ -121,9 +121,10 @@ func TestConditionsOfKinds(t *testing.T) {
 	for condition, want := range map[ProgramConditionType]string{
 		ProgramNotYetLoaded: "Pending", ProgramReconcileSuccess: "Success", ProgramReconcileError: "Error", ProgramDeleteError: "DeleteError",
 	} {
-		for _, kind := range UserKinds {
-			c, same := condition.For(kind.Name, "m"), condition.Condition("m")
-			if kind.Name == "ClusterBpfApplication" {
+		namespaced := Kind[UserObject]{Name: "BpfApplication", Namespaced: true}
+		for _, kind := range append(UserKinds, namespaced) {
+			c, same := condition.For(kind.Name, kind.Namespaced, "m"), condition.Condition("m")
+			if kind.Name == "ClusterBpfApplication" || kind.Name == namespaced.Name && kind.Namespaced {
 				same.Type, same.Reason = want, want
 			}
 			if c != same || ProgramConditionTypeOf(c.Type) != condition {

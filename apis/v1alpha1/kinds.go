@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -78,6 +79,22 @@ type UserObject interface {
 	// with the object. Namespaced means that the kind is namespaced: the programs
 	// then select only containers in the object's namespace.
 	Members() (programs []BpfApplicationProgram, namespaced bool)
+}
+
+// LinkedObject is the interface of applications of upstream's v0.6, whose programs have links.
+// +kubebuilder:object:generate=false
+type LinkedObject interface {
+	UserObject
+
+	// Linked returns the application in the form of a ClusterBpfApplication. It can share
+	// memory with the object.
+	Linked() *ClusterBpfApplication
+}
+
+// HasLinks reports whether the objects of a kind are LinkedObjects. The kind BpfApplication is
+// one of upstream's v0.6 if it is namespaced.
+func HasLinks(kind string, namespaced bool) bool {
+	return kind == "ClusterBpfApplication" || kind == "BpfApplication" && namespaced
 }
 
 // ProgramInfo is the interface of the configurations of programs, such as
@@ -188,7 +205,7 @@ type ProgramObject interface {
 	GetStatus() *BpfProgramStatus
 }
 
-// UserKinds are the kinds that users write.
+// UserKinds are the kinds that users write, with BpfApplication as in upstream's v0.5: see UserKindsOf.
 var UserKinds = []Kind[UserObject]{
 	{"BpfApplication", false, func() UserObject { return &BpfApplication{} }, func() runtime.Object { return &BpfApplicationList{} }},
 	{"BpfNsApplication", true, func() UserObject { return &BpfNsApplication{} }, func() runtime.Object { return &BpfNsApplicationList{} }},
@@ -206,6 +223,36 @@ var UserKinds = []Kind[UserObject]{
 	{"UprobeProgram", false, func() UserObject { return &UprobeProgram{} }, func() runtime.Object { return &UprobeProgramList{} }},
 	{"XdpNsProgram", true, func() UserObject { return &XdpNsProgram{} }, func() runtime.Object { return &XdpNsProgramList{} }},
 	{"XdpProgram", false, func() UserObject { return &XdpProgram{} }, func() runtime.Object { return &XdpProgramList{} }},
+}
+
+// UserKindsOf returns UserKinds with the types and scopes of a scheme, in which BpfApplication
+// can be namespaced: see package namespaced.
+func UserKindsOf(scheme *runtime.Scheme) []Kind[UserObject] {
+	all := slices.Clone(UserKinds)
+	for i := range all {
+		all[i] = inScheme(scheme, all[i])
+	}
+	return all
+}
+
+func inScheme(scheme *runtime.Scheme, k Kind[UserObject]) Kind[UserObject] {
+	of := objectsOf(scheme)
+	own, known := of(k.Name)().(UserObject)
+	if !known || reflect.TypeOf(own) == reflect.TypeOf(k.New()) {
+		return k
+	}
+	_, namespaced := own.Members()
+	return Kind[UserObject]{k.Name, namespaced, func() UserObject { return of(k.Name)().(UserObject) }, of(k.Name + "List")} //nolint:errcheck // as own
+}
+
+// objectsOf returns how to make objects of the kinds of a scheme: nil, for one that isn't in it.
+func objectsOf(scheme *runtime.Scheme) func(kind string) func() runtime.Object {
+	return func(kind string) func() runtime.Object {
+		return func() runtime.Object {
+			object, _ := scheme.New(SchemeGroupVersion.WithKind(kind))
+			return object
+		}
+	}
 }
 
 // ProgramKinds are the kinds that the agent writes, with one object for each program on
@@ -250,7 +297,7 @@ type StateKind struct {
 }
 
 // StateKinds aren't among AllKinds, because an installation doesn't have them unless it is
-// wanted.
+// wanted. A cluster whose BpfApplication is namespaced can have BpfApplicationState too: see StateKindsOf.
 var StateKinds = []StateKind{
 	{
 		Kind[StateObject]{"ClusterBpfApplicationState", false, func() StateObject { return &ClusterBpfApplicationState{} }, func() runtime.Object { return &ClusterBpfApplicationStateList{} }},
@@ -258,10 +305,27 @@ var StateKinds = []StateKind{
 	},
 }
 
-// AllKinds returns the kinds of this API that each installation has.
-func AllKinds() []Kind[Object] {
+// StateKindsOf returns the kinds of States of the applications of a scheme.
+func StateKindsOf(scheme *runtime.Scheme) []StateKind {
+	const name = "BpfApplicationState"
+	of := objectsOf(scheme)
+	if _, known := of(name)().(StateObject); !known {
+		return StateKinds
+	}
+	own := Kind[StateObject]{name, true, func() StateObject { return of(name)().(StateObject) }, of(name + "List")} //nolint:errcheck // see above
+	return append(slices.Clone(StateKinds), StateKind{own, "BpfApplication"})
+}
+
+// AllKinds returns the kinds of this API that each installation has, with BpfApplication as in
+// upstream's v0.5.
+func AllKinds() []Kind[Object] { return allKinds(UserKinds) }
+
+// AllKindsOf returns AllKinds with the types and scopes of a scheme.
+func AllKindsOf(scheme *runtime.Scheme) []Kind[Object] { return allKinds(UserKindsOf(scheme)) }
+
+func allKinds(users []Kind[UserObject]) []Kind[Object] {
 	var all []Kind[Object]
-	for _, k := range UserKinds {
+	for _, k := range users {
 		all = append(all, ofObjects(k))
 	}
 	for _, k := range ProgramKinds {

@@ -293,8 +293,8 @@ type UprobeLinks struct {
 	Links []UprobeLink `json:"links,omitempty"`
 }
 
-// UprobeLink is a link of a uprobe or uretprobe program.
-type UprobeLink struct {
+// UprobeTarget is what a uprobe or uretprobe program is attached to.
+type UprobeTarget struct {
 	// function is the function to attach the program to. If it is absent, offset
 	// counts from the start of target. For example: `malloc`.
 	// +optional
@@ -319,6 +319,11 @@ type UprobeLink struct {
 	// example: `1234`.
 	// +optional
 	Pid *int32 `json:"pid,omitempty"`
+}
+
+// UprobeLink is a link of a uprobe or uretprobe program.
+type UprobeLink struct {
+	UprobeTarget `json:",inline"`
 
 	// containers selects the containers in which to look up target. The program is
 	// attached in each of them. If it is absent, target is looked up in the

@@ -16,10 +16,16 @@ kubectl() { command "${KUBECTL:-kubectl}" "$@"; }
 timeout=${TIMEOUT:-180s}
 
 # Kinds that both upstream and this project define: all of v0.5's, and two of v0.6's, clusterbpfapplications and
-# clusterbpfapplicationstates. Such a definition is taken over.
+# clusterbpfapplicationstates. Such a definition is taken over. In manifests with the namespaced BpfApplication of v0.6, that and
+# its States are such too.
 cluster_kinds="bpfapplications bpfprograms clusterbpfapplications clusterbpfapplicationstates fentryprograms fexitprograms kprobeprograms tcprograms tcxprograms
 tracepointprograms uprobeprograms xdpprograms"
 namespaced_kinds="bpfnsapplications bpfnsprograms tcnsprograms tcxnsprograms uprobensprograms xdpnsprograms"
+
+# scope prints the scope of BpfApplication in the manifests, if they define it.
+scope() {
+	awk '/^---/ { name = 0 } /^  name: bpfapplications\.bpfman\.io$/ { name = 1 } name && /^  scope: / { print $2; exit }' "$manifests"
+}
 
 die() {
 	printf '%s\n' "$@" >&2
@@ -44,6 +50,10 @@ look() {
 		-o go-template='{{range .items}}{{if eq .spec.group "bpfman.io"}}{{.metadata.name}} {{.spec.scope}}{{"\n"}}{{end}}{{end}}') ||
 		die "nothing is applied: the cluster's definitions can't be listed"
 	foreign='' taken=''
+	if [[ $(scope) == Namespaced ]]; then
+		cluster_kinds=${cluster_kinds#bpfapplications }
+		namespaced_kinds+=" bpfapplications bpfapplicationstates"
+	fi
 	while read -r name scope; do
 		[[ -n $name ]] || continue
 		kind=${name%%.*}
@@ -65,6 +75,16 @@ refuse_foreign() {
 		"delete these definitions, which also deletes all objects of their kinds. ClusterBpfApplications stay, and are taken over:" \
 		"  kubectl delete customresourcedefinitions$(sed -E 's/^ +([^ ]+).*/ \1/' <<<"${foreign%$'\n'}" | tr -d '\n')" \
 		"For each step, see docs/from-v0.6.md."
+}
+
+# refuse_other_scope refuses manifests whose BpfApplication has another scope than this project's in the cluster.
+refuse_other_scope() {
+	local own wanted
+	wanted=$(scope)
+	own=$(kubectl get customresourcedefinitions -l bpfman.io/owned-definition=true --field-selector metadata.name=bpfapplications.bpfman.io -o 'jsonpath={.items[*].spec.scope}')
+	[[ -z $wanted || -z $own || $own == "$wanted" ]] ||
+		die "nothing is applied: the definition bpfapplications.bpfman.io is to have the scope $wanted. The cluster's has the scope $own, which can't" \
+			"be changed. To exchange it, delete it first, which also deletes all BpfApplications: see docs/from-v0.6.md."
 }
 
 # images prints the images in the manifests, with their purpose and name on one line each.
@@ -152,6 +172,7 @@ minor=$(kubectl get --raw /version | sed -nE 's/.*"minor": "([0-9]+).*/\1/p')
 
 look
 refuse_foreign
+refuse_other_scope
 used=$(images)
 refuse_moving "$used"
 announce "$used"

@@ -21,7 +21,7 @@ generate-problems: ## Generate the tables of problems (docs/status.md) from inte
 	go run ./hack/problems
 
 # The output of `generate`.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases config/states docs/reference/api docs/status.md $(shell go run ./hack/kinds files && go run ./hack/keys files)
+GENERATED = apis/v1alpha1 apis/namespaced apis/client config/crd/bases config/states config/namespaced docs/reference/api docs/status.md $(shell go run ./hack/kinds files && go run ./hack/keys files)
 
 # Nothing below is committed. The documentation's site has the schemas in the same directory.
 SCHEMAS := $(LOCALBIN)/schemas
@@ -35,7 +35,7 @@ $(SCHEMAS)/bpfman.io/all.json: $(wildcard config/crd/bases/*.yaml hack/docs/sche
 
 # The chart's namespace is the namespace of the release.
 CHART := charts/bpfman-operator
-CHART_FILES := $(addprefix $(CHART)/files/,crds.yaml states.yaml rbac.yaml monitoring.yaml)
+CHART_FILES := $(addprefix $(CHART)/files/,crds.yaml states.yaml namespaced.yaml namespaced-states.yaml rbac.yaml monitoring.yaml)
 IN_CHART = sed -e 's/namespace: bpfman$$/namespace: "@namespace@"/' -e 's/serviceaccount:bpfman:/serviceaccount:@namespace@:/g' -e 's/^  - bpfman$$/  - "@namespace@"/'
 
 .PHONY: chart
@@ -43,6 +43,8 @@ chart: $(CHART_FILES) ## Complete the Helm chart of this clone with what it has 
 
 $(CHART)/files/crds.yaml: OVERLAY = config/crd
 $(CHART)/files/states.yaml: OVERLAY = config/states
+$(CHART)/files/namespaced.yaml: OVERLAY = config/namespaced/crd
+$(CHART)/files/namespaced-states.yaml: OVERLAY = config/namespaced/states
 $(CHART)/files/rbac.yaml: OVERLAY = config/chart
 $(CHART)/files/monitoring.yaml: OVERLAY = config/prometheus/objects
 $(CHART_FILES): $(LOCALBIN)/kustomize $(shell find config -type f) hack/make/generate.mk

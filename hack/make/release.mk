@@ -12,7 +12,7 @@ PUBLISH ?=
 COSIGN_FLAGS ?=
 
 RELEASE_DIR ?= release-v$(VERSION)
-RELEASE_OVERLAYS = crds=config/crd states=config/states operator=config/release/operator agent=config/release/agent csi=config/release/csi \
+RELEASE_OVERLAYS = crds=config/crd states=config/states namespaced=config/namespaced namespaced-states=config/namespaced/states operator=config/release/operator agent=config/release/agent csi=config/release/csi \
 	inspector=config/release/inspector all=config/default monitoring=config/prometheus/objects openshift=config/openshift
 # An empty REGISTRY is as good as none.
 ifeq ($(REGISTRY),)

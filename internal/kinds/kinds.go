@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,6 +26,8 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/bpfman/bpfman-operator/apis/definitions"
+	"github.com/bpfman/bpfman-operator/apis/namespaced"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/restclient"
 )
@@ -38,6 +41,9 @@ type Kinds struct {
 	// Held returns the reason why nothing works yet, independently of kinds, or nil. Held
 	// itself can be nil.
 	Held func() error
+	// Rescoped receives definitions.ErrOtherScope after the API server has sent an object of the other scope than its type's.
+	// It can be nil, or has room for one error.
+	Rescoped chan error
 
 	// lane has room for one check of Look. A caller whose context ends leaves the queue, unlike with a mutex. See looking.
 	lane  chan struct{}
@@ -109,10 +115,14 @@ func (k *Kinds) Watch(gvk schema.GroupVersionKind, from toolscache.ListerWatcher
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := from.ListWithContext(ctx, o)
+			if err == nil {
+				err = k.checkScope(list)
+			}
 			if err != nil {
 				k.note(gvk, err)
+				return nil, err
 			}
-			return list, err
+			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			events, err := from.WatchWithContext(ctx, o)
@@ -120,10 +130,44 @@ func (k *Kinds) Watch(gvk schema.GroupVersionKind, from toolscache.ListerWatcher
 			if o.SendInitialEvents == nil || !apierrors.IsInvalid(err) {
 				k.note(gvk, err)
 			}
+			if err == nil && scoped(gvk) {
+				events = watch.Filter(events, func(e watch.Event) (watch.Event, bool) { return e, k.checkScope(e.Object) == nil })
+			}
 			return events, err
 		},
 	}
 }
+
+// scoped reports whether the objects of a kind can have two scopes, each with a type.
+func scoped(gvk schema.GroupVersionKind) bool { return gvk.Kind == "BpfApplication" }
+
+// checkScope returns definitions.ErrOtherScope if an object, or one of a list, hasn't the scope of its type. Its fields are those of
+// another type, so nothing may use it.
+func (k *Kinds) checkScope(object runtime.Object) error {
+	isNamespaced := false
+	switch o := object.(type) {
+	case *v1alpha1.BpfApplicationList:
+		return meta.EachListItem(o, k.checkScope)
+	case *namespaced.BpfApplicationList:
+		return meta.EachListItem(o, k.checkScope)
+	case *v1alpha1.BpfApplication:
+	case *namespaced.BpfApplication:
+		isNamespaced = true
+	default:
+		return nil
+	}
+	if o, ok := object.(metav1.Object); !ok || (o.GetNamespace() != "") == isNamespaced || isBookmark(o) {
+		return nil
+	}
+	select {
+	case k.Rescoped <- definitions.ErrOtherScope:
+	default:
+	}
+	return definitions.ErrOtherScope
+}
+
+// isBookmark reports whether an object is only the resource version of a bookmark.
+func isBookmark(o metav1.Object) bool { return o.GetUID() == "" }
 
 // change calls a function that changes the state of a kind, with the lock held.
 func (k *Kinds) change(gvk schema.GroupVersionKind, change func(*kind)) {

@@ -13,10 +13,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bpfman/bpfman-operator/apis/namespaced"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -80,7 +80,7 @@ func (r Revision) Hash() string {
 	var spec map[string]any
 	_ = decoder.Decode(&spec) // a damaged spec equals no other
 	delete(spec, "nodeselector")
-	delete(spec, "nodeSelector") // of a ClusterBpfApplication
+	delete(spec, "nodeSelector") // of an application of v0.6
 	same, err := json.Marshal(map[string]any{"annotations": r.Metadata.Annotations, "uid": r.Metadata.UID, "spec": spec})
 	if err != nil || spec == nil {
 		same = r.Spec
@@ -93,12 +93,11 @@ const hashBytes = 10
 
 // Object returns the object of a kind as it was in this revision.
 func (r Revision) Object(kind string) (v1alpha1.UserObject, error) {
-	i := slices.IndexFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool { return k.Name == kind })
-	if i < 0 {
+	object := namespaced.New(kind, r.Metadata.Namespace)
+	if object == nil {
 		return nil, fmt.Errorf("kind %q is unknown", kind)
 	}
 	stored, err := json.Marshal(r)
-	object := v1alpha1.UserKinds[i].New()
 	if err == nil {
 		err = json.Unmarshal(stored, object)
 	}

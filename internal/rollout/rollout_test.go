@@ -100,6 +100,12 @@ func TestObject(t *testing.T) {
 	if _, err := revision(t, program()).Object("Pod"); err == nil {
 		t.Error("a Pod is a user object")
 	}
+	// A node that can't reach the API server, and so doesn't know the scope, rolls back to it nevertheless.
+	links := `{"nodeSelector":{},"byteCode":{"path":"/x.o"},"programs":[{"name":"f","type":"XDP","xdp":{"links":[]}}]}`
+	r := Revision{Metadata: Metadata{Name: "x", Namespace: "acme"}, Spec: []byte(links)}
+	if o, err := r.Object("BpfApplication"); err != nil || *o.GetAppCommon().ByteCode.Path != "/x.o" || o.GetNamespace() != "acme" {
+		t.Errorf("a namespaced BpfApplication: %v %+v", err, o)
+	}
 }
 
 func TestPosition(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// renamed are the fields of a ClusterBpfApplication whose names differ from those of other kinds.
+// renamed are the fields of an application of v0.6 whose names differ from those of other kinds.
 var renamed = map[string]string{
 	"nodeselector": "nodeSelector", "bytecode": "byteCode", "globaldata": "globalData",
 	"interfaceselector": "interfaceSelector", "interfacesdiscoveryconfig": "interfacesDiscoveryConfig",
@@ -19,7 +19,7 @@ var renamed = map[string]string{
 
 // Field returns the path of a field of an object's spec, for messages. field is its path below spec in most kinds.
 func Field(o v1alpha1.UserObject, field string) string {
-	if _, is := o.(*v1alpha1.ClusterBpfApplication); is {
+	if _, is := o.(v1alpha1.LinkedObject); is {
 		return "spec." + rename(field)
 	}
 	return "spec." + field
@@ -29,8 +29,8 @@ func Field(o v1alpha1.UserObject, field string) string {
 // BpfApplication.
 func ProgramField(o v1alpha1.UserObject, i int, field string) string {
 	switch o := o.(type) {
-	case *v1alpha1.ClusterBpfApplication:
-		return linkField(o, i, field)
+	case v1alpha1.LinkedObject:
+		return linkField(o.Linked(), i, field)
 	case *v1alpha1.BpfApplication, *v1alpha1.BpfNsApplication:
 		return fmt.Sprintf("spec.programs[%d].%s", i, field)
 	}

@@ -6,6 +6,7 @@ package userobject
 import (
 	"testing"
 
+	"github.com/bpfman/bpfman-operator/apis/namespaced"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -40,7 +41,12 @@ func TestFields(t *testing.T) {
 			t.Errorf("program %d of %d: %s, want %s", i, of, got, want.path)
 		}
 	}
+	tenants := &namespaced.BpfApplication{Spec: namespaced.BpfApplicationSpec{Programs: []namespaced.BpfApplicationProgram{
+		{Type: "TCX", TCX: &namespaced.TcxLinks{Links: []namespaced.TcxLink{{}, {}}}},
+	}}}
 	for path, got := range map[string]string{
+		"spec.programs[0].tcx.links[1].networkNamespaces.pods": ProgramField(tenants, 1, "containers.pods"),
+		"spec.globalData":                  Field(tenants, "globaldata"),
 		"spec.byteCode.image.url":          Field(linked, "bytecode.image.url"),
 		"spec.bytecode.image.url":          Field(&v1alpha1.BpfApplication{}, "bytecode.image.url"),
 		"spec.programs[3].bpffunctionname": ProgramField(&v1alpha1.BpfNsApplication{}, 3, "bpffunctionname"),

@@ -102,7 +102,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.ConfigMap{}, one). // the configuration, which owns the hints
 		WatchesRawSource(source.Kind(own, client.Object(&corev1.ConfigMap{}), one)).
 		WatchesRawSource(source.Channel(r.asked, one))
-	for _, kind := range v1alpha1.UserKinds {
+	for _, kind := range v1alpha1.UserKindsOf(mgr.GetScheme()) {
 		b.WatchesRawSource(kindcache.Source(mgr.GetCache(), kind.New(), r.comeAndGo()))
 	}
 	b.WatchesRawSource(kindcache.Source(mgr.GetCache(), v1alpha1.RolloutPolicyKind.New(), r.comeAndGo()))
@@ -186,7 +186,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // used returns whether a kind has objects, for each kind that could be read.
 func (r *Reconciler) used(ctx context.Context) (map[string]bool, error) {
 	used, lists := map[string]bool{}, map[string]runtime.Object{v1alpha1.RolloutPolicyKind.Name: v1alpha1.RolloutPolicyKind.NewList()}
-	for _, kind := range v1alpha1.UserKinds {
+	for _, kind := range v1alpha1.UserKindsOf(r.Client.Scheme()) {
 		lists[kind.Name] = kind.NewList()
 	}
 	for kind, empty := range lists {

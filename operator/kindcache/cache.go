@@ -72,21 +72,23 @@ func (s *Events[request]) String() string { return fmt.Sprint(s.of) }
 // MarshalText names the source in logs of log/slog, which doesn't use String.
 func (s *Events[request]) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Mapper maps the API's kinds without requests to the API server, which might not have their
-// CRDs at that time. For other kinds, it asks the API server.
-func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
-	known := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion})
-	for _, k := range v1alpha1.AllKinds() {
-		known.Add(k.GroupVersionKind(), k.Scope())
+// Mapper returns a function that creates a REST mapper. It maps the API's kinds, with the scopes of a scheme, without
+// requests to the API server, which might not have their CRDs at that time. For other kinds, it asks the API server.
+func Mapper(scheme *runtime.Scheme) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	return func(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
+		known := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion})
+		for _, k := range v1alpha1.AllKindsOf(scheme) {
+			known.Add(k.GroupVersionKind(), k.Scope())
+		}
+		for _, k := range v1alpha1.StateKindsOf(scheme) {
+			known.Add(k.GroupVersionKind(), k.Scope())
+		}
+		others, err := apiutil.NewDynamicRESTMapper(config, httpClient)
+		if err != nil {
+			return nil, fmt.Errorf("create REST mapper: %w", err)
+		}
+		return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, others}}, nil
 	}
-	for _, k := range v1alpha1.StateKinds {
-		known.Add(k.GroupVersionKind(), k.Scope())
-	}
-	others, err := apiutil.NewDynamicRESTMapper(config, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("create REST mapper: %w", err)
-	}
-	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, others}}, nil
 }
 
 // New returns a function that creates a manager's cache. known records which of its kinds can be read.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -21,7 +22,7 @@ func TestMapperKnowsTheKindsOfTheAPI(t *testing.T) {
 		http.NotFound(w, r)
 	}))
 	t.Cleanup(s.Close)
-	mapper, err := Mapper(&rest.Config{Host: s.URL}, s.Client())
+	mapper, err := Mapper(runtime.NewScheme())(&rest.Config{Host: s.URL}, s.Client())
 	if err != nil {
 		t.Fatal(err)
 	}

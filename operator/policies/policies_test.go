@@ -43,7 +43,7 @@ func cluster(t *testing.T, objects ...client.Object) client.WithWatch {
 
 func bytecodePolicies(c client.Client) *Reconciler {
 	return &Reconciler{
-		Client: c, Live: c, Reports: reports.NewStore(&kinds.Kinds{}), Namespace: "bpfman", Clock: testingclock.NewFakePassiveClock(time.Unix(5000, 0)),
+		Client: c, Live: c, Reports: reports.NewStore(&kinds.Kinds{}, v1alpha1.StateKinds), Namespace: "bpfman", Clock: testingclock.NewFakePassiveClock(time.Unix(5000, 0)),
 		tally: newTally(), notes: map[string]note{},
 	}
 }

@@ -91,7 +91,7 @@ func Decode(object []byte) (*Report, error) {
 // decode decodes a report, with its Detail if that is wanted.
 func (s *Store) decode(object jsontext.Value) (*Report, liststream.Metadata, error) {
 	report, m, err := decode(object)
-	if err != nil || !s.detailed(report.Owner.Value().Kind) || report.State.Value().Undecodable != "" {
+	if err != nil || !s.detailed(report.Owner.Value()) || report.State.Value().Undecodable != "" {
 		return report, m, err
 	}
 	var read struct {

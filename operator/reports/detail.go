@@ -79,15 +79,17 @@ func (w *wish) isMade() bool {
 // without it, the store reads all reports of the scope again, so each of them changes.
 func (s *Store) KeepDetails() { s.details.make() }
 
-// detailed reports whether the details of the reports of a kind of owner are wanted.
-func (s *Store) detailed(ownerKind string) bool {
-	return s.details.isMade() && slices.ContainsFunc(v1alpha1.StateKinds, func(k v1alpha1.StateKind) bool { return k.Application == ownerKind })
+// detailed reports whether the details of the reports of an owner are wanted.
+func (s *Store) detailed(owner Owner) bool {
+	return s.details.isMade() && slices.ContainsFunc(s.states, func(k v1alpha1.StateKind) bool {
+		return k.Application == owner.Kind && k.Namespaced == (owner.Namespace != "")
+	})
 }
 
 // untilDetails returns a context for reading reports without details. It ends when details are wanted.
 func (p *part) untilDetails(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	if slices.ContainsFunc(v1alpha1.StateKinds, func(k v1alpha1.StateKind) bool { return k.Namespaced == p.kind.Namespaced }) {
+	if slices.ContainsFunc(p.store.states, func(k v1alpha1.StateKind) bool { return k.Namespaced == p.kind.Namespaced }) {
 		go func() {
 			defer cancel()
 			select {

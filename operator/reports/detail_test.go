@@ -34,7 +34,7 @@ func TestDetail(t *testing.T) {
 	want := Detail{Function: "pass", ProgramType: "tcx", Previous: true, Links: []v1alpha1.BpfProgramLink{{
 		AttachPoint: "eth0 ingress", State: v1alpha1.LinkAttached, LinkID: 4294967295, Hook: &v1alpha1.BpfProgramHook{Interface: "eth0", Priority: new(int32(0))},
 	}}}
-	s := NewStore(&kinds.Kinds{})
+	s := NewStore(&kinds.Kinds{}, v1alpha1.StateKinds)
 	check := func(kept bool, change func(*v1alpha1.BpfProgram)) {
 		t.Helper()
 		r, _, err := s.decode(encoded(t, full("p", "u-p", change)))
@@ -55,7 +55,7 @@ func TestDetail(t *testing.T) {
 
 // What can't be decoded is kept as an empty detail, and of too many links, those that failed are kept.
 func TestDetailsInTheExtreme(t *testing.T) {
-	s := NewStore(&kinds.Kinds{})
+	s := NewStore(&kinds.Kinds{}, v1alpha1.StateKinds)
 	s.KeepDetails()
 	object := strings.Replace(string(encoded(t, full("p", "u-p", ofApplication))), `"linkid":4294967295`, `"linkid":"text"`, 1)
 	r, _, err := s.decode([]byte(object))
@@ -86,7 +86,7 @@ func TestDetailsOfKnownReports(t *testing.T) {
 	must(t, v1alpha1.Install(scheme))
 	api, err := kinds.NewClient(&rest.Config{Host: server.URL}, scheme)
 	must(t, err)
-	s := NewStore(&kinds.Kinds{})
+	s := NewStore(&kinds.Kinds{}, v1alpha1.StateKinds)
 	kept := make(chan bool, 10)
 	s.Subscribe(func(c Change) {
 		_, is := c.After.State.Value().Detail()

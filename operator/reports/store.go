@@ -31,6 +31,8 @@ type Store struct {
 	parts []*part // one for each kind
 	// details is the wish to keep the details of reports.
 	details wish
+	// states are the kinds whose applications have details.
+	states []v1alpha1.StateKind
 
 	// changing is held while the store changes and notifies subscribers, so that all subscribers get the changes
 	// in the same order.
@@ -57,8 +59,8 @@ type part struct {
 }
 
 // NewStore returns an empty store. It records in known which of its kinds can't be read.
-func NewStore(known *kinds.Kinds) *Store {
-	s := &Store{known: known, details: wish{made: make(chan struct{})}}
+func NewStore(known *kinds.Kinds, states []v1alpha1.StateKind) *Store {
+	s := &Store{known: known, states: states, details: wish{made: make(chan struct{})}}
 	for _, kind := range v1alpha1.ProgramKinds {
 		s.parts = append(s.parts, &part{store: s, kind: kind, byUID: map[types.UID]*Report{}, byNode: map[string][]*Report{}})
 	}

@@ -99,7 +99,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestStore(t *testing.T) {
-	s := NewStore(&kinds.Kinds{})
+	s := NewStore(&kinds.Kinds{}, v1alpha1.StateKinds)
 	p := clusterScoped(s)
 	first, late := &record{}, &record{}
 	s.Subscribe(first.subscriber(t))
@@ -152,7 +152,7 @@ func TestStore(t *testing.T) {
 
 func TestOfANode(t *testing.T) {
 	known := &kinds.Kinds{}
-	s := NewStore(known)
+	s := NewStore(known, v1alpha1.StateKinds)
 	for _, p := range s.parts {
 		known.SetListed(p.kind.GroupVersionKind(), p.hasListed)
 	}
@@ -182,7 +182,7 @@ func TestOfANode(t *testing.T) {
 func TestAnyOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		s := NewStore(&kinds.Kinds{})
+		s := NewStore(&kinds.Kinds{}, v1alpha1.StateKinds)
 		p, served, early, late := clusterScoped(s), map[types.UID]*Report{}, &record{}, &record{}
 		s.Subscribe(early.subscriber(t))
 		some := func() *Report {
@@ -258,7 +258,7 @@ func BenchmarkBytesPerReport(b *testing.B) {
 	}
 	for b.Loop() {
 		before := memory()
-		s := NewStore(&kinds.Kinds{})
+		s := NewStore(&kinds.Kinds{}, v1alpha1.StateKinds)
 		p := clusterScoped(s)
 		for n := range nodes {
 			for i := range programs {
@@ -311,7 +311,7 @@ func TestReflect(t *testing.T) {
 			api, err := kinds.NewClient(&rest.Config{Host: server.URL}, scheme)
 			must(t, err)
 
-			s := NewStore(&kinds.Kinds{})
+			s := NewStore(&kinds.Kinds{}, v1alpha1.StateKinds)
 			changes := make(chan string, 10)
 			s.Subscribe(func(c Change) {
 				if c.After != nil {

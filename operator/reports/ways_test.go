@@ -41,7 +41,7 @@ func TestWay(t *testing.T) {
 	must(t, v1alpha1.Install(scheme))
 	api, err := kinds.NewClient(config, scheme)
 	must(t, err)
-	p := clusterScoped(NewStore(&kinds.Kinds{}))
+	p := clusterScoped(NewStore(&kinds.Kinds{}, v1alpha1.StateKinds))
 	start := time.Now()
 	must(t, ways[name](t.Context(), p, api, runtime.NewParameterCodec(scheme)))
 	took := time.Since(start)

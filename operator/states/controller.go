@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/bpfman/bpfman-operator/apis/namespaced"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/liststream"
@@ -112,8 +113,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // application returns a new object of the kind of applications.
 func (r *Reconciler) application() v1alpha1.UserObject {
-	of := func(k v1alpha1.Kind[v1alpha1.UserObject]) bool { return k.Name == r.Kind.Application }
-	return v1alpha1.UserKinds[slices.IndexFunc(v1alpha1.UserKinds, of)].New()
+	if r.Kind.Namespaced {
+		return &namespaced.BpfApplication{}
+	}
+	return &v1alpha1.ClusterBpfApplication{}
 }
 
 // run lists and watches the States while their kind is served.

@@ -13,8 +13,10 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Definitions says which kinds of States the API server serves. The zero value is ready to use.
+// Definitions says which of some kinds of States the API server serves.
 type Definitions struct {
+	Kinds []v1alpha1.StateKind
+
 	mu     sync.Mutex
 	served []string
 	// changed is closed when served changes.
@@ -25,7 +27,7 @@ type Definitions struct {
 // the verb create: its kind isn't, so that nothing is written which would delay the deletion.
 func (d *Definitions) Set(resources []metav1.APIResource) {
 	var served []string
-	for _, kind := range v1alpha1.StateKinds {
+	for _, kind := range d.Kinds {
 		if slices.ContainsFunc(resources, func(r metav1.APIResource) bool {
 			return r.Kind == kind.Name && r.Namespaced == kind.Namespaced && slices.Contains(r.Verbs, "create")
 		}) {

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // What waits for a definition notices when it is installed, and when it is removed. A definition with another scope isn't it.
@@ -17,7 +19,7 @@ func TestDefinitions(t *testing.T) {
 	all := metav1.Verbs{"create", "get", "list", "watch"}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		d := &Definitions{}
+		d := &Definitions{Kinds: v1alpha1.StateKinds}
 		var seen []bool
 		go func() {
 			for wanted := true; d.await(ctx, kind, wanted); wanted = !wanted {

@@ -50,9 +50,9 @@ type Application struct {
 // programsOf returns the programs of an application, in its order.
 func programsOf(o v1alpha1.UserObject) []Program {
 	var programs []Program
-	if application, ok := o.(*v1alpha1.ClusterBpfApplication); ok {
+	if application, ok := o.(v1alpha1.LinkedObject); ok {
 		ids := userobject.MemberIDs{}
-		for _, p := range application.Spec.Programs {
+		for _, p := range application.Linked().Spec.Programs {
 			program := Program{Name: p.Name, Type: p.Type}
 			for _, links := range []*v1alpha1.FunctionLinks{p.FEntry, p.FExit} {
 				if links != nil {

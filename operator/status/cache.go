@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +22,7 @@ import (
 
 // CacheByObject limits the manager's cache to what the status needs, because there is a Pod and a
 // Node for each node. Reports aren't in this cache: see [reports.Store].
-func CacheByObject(namespace string, agentLabels map[string]string) map[client.Object]cache.ByObject {
+func CacheByObject(scheme *runtime.Scheme, namespace string, agentLabels map[string]string) map[client.Object]cache.ByObject {
 	objects := map[client.Object]cache.ByObject{
 		&corev1.Node{}: {Transform: trimmed(trimNode)},
 		&corev1.Pod{}: {
@@ -30,7 +31,7 @@ func CacheByObject(namespace string, agentLabels map[string]string) map[client.O
 			Transform:  trimmed(trimPod),
 		},
 	}
-	for _, kind := range v1alpha1.UserKinds {
+	for _, kind := range v1alpha1.UserKindsOf(scheme) {
 		objects[kind.New()] = cache.ByObject{Transform: trimmed(trimUserObject)}
 	}
 	return objects

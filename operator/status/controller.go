@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/bpfman/bpfman-operator/apis/namespaced"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
@@ -105,7 +106,7 @@ type note struct {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.index, r.notes = NewIndex(), map[types.UID]note{}
 	b := builder.TypedControllerManagedBy[Ref](mgr)
-	for _, kind := range v1alpha1.UserKinds {
+	for _, kind := range v1alpha1.UserKindsOf(mgr.GetScheme()) {
 		b.WatchesRawSource(kindcache.Source(mgr.GetCache(), kind.New(), r.ownerEvents(kind.Name)))
 	}
 	b.WatchesRawSource(reports.Source(r.Reports, r.onReport))
@@ -122,7 +123,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile updates the status of one object.
 func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, error) {
-	object := kindOf(ref.Kind).New()
+	object := namespaced.New(ref.Kind, ref.Namespace)
 	if err := r.Client.Get(ctx, ref.NamespacedName, object); kinds.Unread(err) {
 		return reconcile.Result{RequeueAfter: writePace}, nil
 	} else if err != nil {
@@ -351,14 +352,4 @@ func (r *Reconciler) forgetNote(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.notes, uid)
-}
-
-func kindOf(name string) v1alpha1.Kind[v1alpha1.UserObject] {
-	for _, k := range v1alpha1.UserKinds {
-		if k.Name == name {
-			return k
-		}
-	}
-	// The kinds of objects' Refs come from the same table. What reports name isn't an object.
-	panic("status: not a user kind: " + name)
 }

@@ -274,6 +274,7 @@ func keep(set *btree.BTreeG[*nodeState], r *nodeState, in bool) {
 // summary returns the sum with the names of the first nodes in each state.
 func (o *owner) summary() Summary {
 	s := o.sum
+	s.Namespaced = o.ref.Namespace != ""
 	s.Kind, s.Generation, s.Deleting, s.Invalid, s.Undecodable = o.ref.Kind, o.Generation, o.Deleting, o.Invalid, o.Undecodable
 	s.Unreachable = o.unreachable.Len()
 	s.WithoutAgent, s.OutOfReach = names(o.without), names(o.unreachable)

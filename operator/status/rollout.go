@@ -219,15 +219,16 @@ func refuses(err error) bool {
 // whole reads an object, which isn't complete in the cache. It returns nil if the object doesn't exist. The operator has no
 // right to get objects, because it doesn't need it otherwise.
 func (r *Reconciler) whole(ctx context.Context, ref Ref) (v1alpha1.UserObject, error) {
-	list, ok := kindOf(ref.Kind).NewList().(client.ObjectList)
-	if !ok {
-		return nil, fmt.Errorf("%s has no list of objects", ref.Kind)
+	of, err := r.Client.Scheme().New(v1alpha1.SchemeGroupVersion.WithKind(ref.Kind + "List"))
+	list, ok := of.(client.ObjectList)
+	if err != nil || !ok {
+		return nil, fmt.Errorf("%s has no list of objects: %w", ref.Kind, err)
 	}
 	if err := r.Live.List(ctx, list, client.InNamespace(ref.Namespace), client.MatchingFields{metav1.ObjectNameField: ref.Name}); err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", ref.Kind, ref.NamespacedName, err)
 	}
 	var found v1alpha1.UserObject
-	err := meta.EachListItem(list, func(item runtime.Object) error {
+	err = meta.EachListItem(list, func(item runtime.Object) error {
 		found, ok = item.(v1alpha1.UserObject)
 		if !ok {
 			return fmt.Errorf("a list has an item of %T", item)

@@ -25,8 +25,9 @@ const (
 
 // Summary is the state of one user object on all nodes.
 type Summary struct {
-	// Kind is the owner's kind, which decides about the names of its conditions.
-	Kind string
+	// Kind is the owner's kind, which decides about the names of its conditions, with Namespaced.
+	Kind       string
+	Namespaced bool
 	// Generation is the metadata.generation of the owner that the summary is about.
 	Generation int64
 	// Deleting is true if the owner is being deleted.
@@ -95,7 +96,7 @@ func (s Summary) Conditions() []metav1.Condition {
 	case s.Stalled > 0, s.Undecodable != "", s.Invalid != "":
 		state = v1alpha1.Stalled
 	}
-	conditions := state.Conditions(condition.For(s.Kind, message))
+	conditions := state.Conditions(condition.For(s.Kind, s.Namespaced, message))
 	for i := range conditions {
 		conditions[i].ObservedGeneration = s.Generation
 		if nowhere := s.nowhere(); state == v1alpha1.Ready && nowhere != "" && conditions[i].Type == string(v1alpha1.Ready) {

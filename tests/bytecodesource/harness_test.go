@@ -113,6 +113,9 @@ func start(t *testing.T, environment ...string) *node {
 func (n *node) startAgent() {
 	n.t.Helper()
 	server, err := cluster.New(envtest.Config(n.t), "bpfman-agent", n.name, namespace, logr.Discard())
+	if err == nil {
+		err = server.Serve(nil)
+	}
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -97,6 +97,21 @@ func clusterSpec(members []string) string {
 	return `{"nodeSelector":{},"byteCode":{"image":{"url":"quay.io/bpfman-bytecode/x:latest"}},"programs":[` + strings.Join(all, ",") + `]}`
 }
 
+// NamespacedSpec returns the smallest valid spec of a namespaced BpfApplication with programs of some types, as JSON.
+func NamespacedSpec(members ...string) string {
+	const pods = `{"pods":{}}`
+	of := map[string]string{
+		"xdp": link + `,"networkNamespaces":` + pods, "tc": link + `,"direction":"Ingress","networkNamespaces":` + pods,
+		"tcx": link + `,"direction":"Egress","networkNamespaces":` + pods, "uprobe": `"target":"libc","containers":` + pods,
+		"uretprobe": `"target":"libc","containers":` + pods,
+	}
+	all := make([]string, len(members))
+	for i, member := range members {
+		all[i] = fmt.Sprintf(`{"name":"fun","type":%q,%q:{"links":[{%s}]}}`, linked[member].name, member, of[member])
+	}
+	return `{"nodeSelector":{},"byteCode":{"image":{"url":"quay.io/bpfman-bytecode/x:latest"}},"programs":[` + strings.Join(all, ",") + `]}`
+}
+
 // Object returns an object of a kind with a spec in JSON, such as that of [Spec], in the default namespace.
 func Object(tb testing.TB, kind v1alpha1.Kind[v1alpha1.UserObject], name, spec string) v1alpha1.UserObject {
 	tb.Helper()

@@ -104,6 +104,9 @@ func startAgents(ctx context.Context, c *controlPlane, first, last int) (*agents
 func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config, node string) error {
 	root := filepath.Join(c.dir, "daemons", node)
 	server, err := cluster.New(config, "bpfman-agent", node, namespace, logr.Discard())
+	if err == nil {
+		err = server.Serve(nil)
+	}
 	if err != nil {
 		return err
 	}

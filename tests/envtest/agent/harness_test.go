@@ -158,6 +158,9 @@ func (n *node) startAgent() {
 	n.watched = map[string]bool{}
 	n.mu.Unlock()
 	server, err := cluster.New(config, "bpfman-agent", n.name, policyNamespace, logr.Discard())
+	if err == nil {
+		err = server.Serve(nil)
+	}
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -485,7 +485,7 @@ func TestForeignDefinitions(t *testing.T) {
 				return err
 			}
 			for _, event := range list.Items {
-				if event.Regarding.UID == configMap.UID && event.Reason == operator.ReasonForeignDefinitions && strings.Contains(event.Note, "BpfApplication (namespaced)") {
+				if event.Regarding.UID == configMap.UID && event.Reason == operator.ReasonForeignDefinitions && strings.Contains(event.Note, "Config (cluster-scoped)") {
 					return nil
 				}
 			}
@@ -571,6 +571,37 @@ func TestForeignDefinitions(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), &now); err != nil || now.UID != object.GetUID() || len(now.Spec.Programs[0].TCX.Links) != 1 {
 				t.Errorf("%s after the takeover: %v, %+v", object.GetName(), err, now.Spec)
 			}
+		}
+	})
+
+	t.Run("the scope of BpfApplication isn't changed, and upstream's definition is taken over", func(t *testing.T) {
+		const name = "bpfapplications.bpfman.io"
+		before := c.everything(t)
+		said, err := c.run(t, manifests(t, "config/namespaced"), "install.sh", "-")
+		if err == nil || !strings.Contains(said, name+" is to have the scope Namespaced. The cluster's has the scope Cluster") {
+			t.Errorf("install.sh: %v\n%s", err, said)
+		}
+		if after := c.everything(t); !slices.Equal(before, after) {
+			t.Errorf("something changed:\n%q\n%q", before, after)
+		}
+		must.Succeed(t, c.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		envtest.Eventually(t, "the definition is gone", func(context.Context) error {
+			if _, there := c.definitions(t)[name]; there { //nolint:contextcheck // it has the test's context
+				return errors.New("it is still there")
+			}
+			return nil
+		})
+		for _, definition := range upstream.V06Definitions() {
+			if definition.GetName() == name {
+				c.create(t, definition)
+			}
+		}
+		said, err = c.run(t, manifests(t, "config/namespaced/crd"), "install.sh", "-")
+		if err != nil || !strings.Contains(said, "taken over") || !strings.Contains(said, "  "+name+" (Namespaced)") {
+			t.Errorf("install.sh: %v\n%s", err, said)
+		}
+		if !c.definitions(t)[name] {
+			t.Errorf("%s isn't marked", name)
 		}
 	})
 }
