@@ -8,6 +8,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -15,13 +16,16 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bpfman/bpfman-operator/apis/definitions"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
@@ -41,6 +45,8 @@ type Cluster struct {
 	client.Reader
 	// Writer changes objects.
 	Writer client.Writer
+	// Scheme has the kinds of the cluster. It can be nil for those of v0.5.
+	Scheme *runtime.Scheme
 	// API is a client for bpfman's API, for lists that are too large for memory.
 	API rest.Interface
 	// Config is for requests that a Reader doesn't support, such as exec.
@@ -53,7 +59,7 @@ type Cluster struct {
 	Flags string
 }
 
-// Connect returns the cluster when a command needs it. It sends no request.
+// Connect returns the cluster when a command needs it. It sends one request, for the kinds that the cluster has.
 type Connect func() (*Cluster, error)
 
 // With returns a Connect for kubectl's flags.
@@ -75,8 +81,13 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 		}
 		// Leave rate limiting to the API server.
 		requests.QPS = -1
-		scheme := Scheme()
-		objects, err := client.New(requests, client.Options{Scheme: scheme, Mapper: mapper()})
+		asks, err := discovery.NewDiscoveryClientForConfig(requests)
+		if err != nil {
+			return nil, fmt.Errorf("create client: %w", err)
+		}
+		served, _ := definitions.Served(context.Background(), asks.RESTClient()) // what follows fails too, and says why
+		scheme := Scheme(served...)
+		objects, err := client.New(requests, client.Options{Scheme: scheme, Mapper: mapper(scheme)})
 		if err != nil {
 			return nil, fmt.Errorf("create client: %w", err)
 		}
@@ -85,7 +96,7 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 			return nil, fmt.Errorf("create client: %w", err)
 		}
 		from := &reader{objects, api, scheme, runtime.NewParameterCodec(scheme)}
-		return &Cluster{Reader: from, Writer: objects, API: api, Config: config, Namespace: namespace, Context: contextOf(flags, config), Flags: quoted(flags)}, nil
+		return &Cluster{Reader: from, Writer: objects, Scheme: scheme, API: api, Config: config, Namespace: namespace, Context: contextOf(flags, config), Flags: quoted(flags)}, nil
 	}
 }
 
@@ -145,23 +156,21 @@ func quoted(flags *genericclioptions.ConfigFlags) string {
 	return words.String()
 }
 
-// Scheme returns a scheme with the kinds that commands use.
-func Scheme() *runtime.Scheme {
+// Scheme returns a scheme with the kinds that commands use, as a cluster serves them.
+func Scheme(served ...metav1.APIResource) *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, v1alpha1.Install} {
-		if err := add(scheme); err != nil {
-			panic(err) // two compiled kinds have the same name
-		}
+	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), definitions.Install(scheme, served)); err != nil {
+		panic(err) // two compiled kinds have the same name
 	}
 	return scheme
 }
 
 // mapper returns a RESTMapper for the kinds that commands use. It saves the discovery of all the kinds of the API
 // server.
-func mapper() meta.RESTMapper {
+func mapper(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion, corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion})
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), meta.RESTScopeNamespace)
-	for _, k := range v1alpha1.AllKinds() {
+	for _, k := range v1alpha1.AllKindsOf(scheme) {
 		mapper.Add(k.GroupVersionKind(), k.Scope())
 	}
 	for kind, scope := range map[string]meta.RESTScope{

@@ -6,6 +6,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -61,8 +62,8 @@ func TestReading(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"first", "second"}) {
 		t.Errorf("read %q, %v", names, err)
 	}
-	const list = "/apis/bpfman.io/v1alpha1/tcxnsprograms"
-	if !slices.Equal(asked, []string{list, list}) {
+	const kinds, list = "/apis/bpfman.io/v1alpha1", "/apis/bpfman.io/v1alpha1/tcxnsprograms"
+	if !slices.Equal(asked, []string{kinds, list, list}) {
 		t.Errorf("asked for %q", asked)
 	}
 }
@@ -130,7 +131,7 @@ func TestParseOwner(t *testing.T) {
 		"tcxprog/a": "TcxProgram a", "TcxPrograms a": "TcxProgram a", "bpfapp.bpfman.io/x.y": "BpfApplication x.y", "tcxnsprog/a": "TcxNsProgram team/a",
 		"tcxprogram": "error", "tcxprogram/": "error", "tcxprogram/a b": "error", "pod/a": "error", "tcxprogram.apps/a": "error", "/": "error", "": "error",
 	} {
-		got, err := parseOwner(strings.Split(args, " "), "team")
+		got, err := (&Cluster{Namespace: "team"}).parseOwner(strings.Split(args, " "))
 		text := got.String()
 		if err != nil {
 			text = "error"
@@ -138,5 +139,38 @@ func TestParseOwner(t *testing.T) {
 		if text != want {
 			t.Errorf("%q is %q (%v), want %q", args, text, err, want)
 		}
+	}
+}
+
+// Commands read a BpfApplication as the one that the cluster has.
+func TestScopeOfBpfApplication(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/apis/bpfman.io/v1alpha1":
+			_, _ = io.WriteString(w, `{"kind":"APIResourceList","resources":[{"name":"bpfapplications","kind":"BpfApplication","namespaced":true}]}`)
+		case "/apis/bpfman.io/v1alpha1/namespaces/team/bpfapplications/x":
+			_, _ = io.WriteString(w, `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfApplication","metadata":{"name":"x","namespace":"team"},"spec":{"byteCode":{"path":"/x.o"}}}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.APIServer, flags.Namespace = &server.URL, new("team")
+	to, err := With(flags)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, err := to.Find(t.Context(), []string{"bpfapp/x"})
+	if err != nil || owner.String() != "BpfApplication team/x" {
+		t.Fatalf("%s, %v", owner, err)
+	}
+	o, err := Get(t.Context(), to, owner)
+	if err != nil || o.GetAppCommon().ByteCode.Path == nil || *o.GetAppCommon().ByteCode.Path != "/x.o" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if k, err := KindOf("bpfapp"); err != nil || k.Namespaced {
+		t.Errorf("without a cluster: %+v, %v", k, err)
 	}
 }

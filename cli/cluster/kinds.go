@@ -12,25 +12,40 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bpfman/bpfman-operator/apis/namespaced"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/nearest"
 )
 
 // KindOf finds a kind that users write by any name that kubectl accepts, such as tcxprogram, tcxprograms, or tcxprog. The
-// name is case-insensitive, and can include the group.
+// name is case-insensitive, and can include the group. BpfApplication is that of v0.5.
 func KindOf(name string) (v1alpha1.Kind[v1alpha1.UserObject], error) {
+	return (&Cluster{}).KindOf(name)
+}
+
+// UserKinds returns the kinds that users write, with BpfApplication as the cluster has it.
+func (c *Cluster) UserKinds() []v1alpha1.Kind[v1alpha1.UserObject] {
+	if c.Scheme == nil {
+		return v1alpha1.UserKinds
+	}
+	return v1alpha1.UserKindsOf(c.Scheme)
+}
+
+// KindOf is KindOf among the kinds of the cluster.
+func (c *Cluster) KindOf(name string) (v1alpha1.Kind[v1alpha1.UserObject], error) {
+	all := c.UserKinds()
 	lower := strings.ToLower(name)
 	resource, group, qualified := strings.Cut(lower, ".")
 	if !qualified || group == v1alpha1.SchemeGroupVersion.Group || group == v1alpha1.SchemeGroupVersion.Version+"."+v1alpha1.SchemeGroupVersion.Group {
-		i := slices.IndexFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool {
+		i := slices.IndexFunc(all, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool {
 			return slices.Contains([]string{strings.ToLower(k.Name), k.Resource(), shortName(k.Name)}, resource)
 		})
 		if i >= 0 {
-			return v1alpha1.UserKinds[i], nil
+			return all[i], nil
 		}
 	}
-	names := make([]string, 0, len(v1alpha1.UserKinds))
-	for _, k := range v1alpha1.UserKinds {
+	names := make([]string, 0, len(all))
+	for _, k := range all {
 		names = append(names, strings.ToLower(k.Name))
 	}
 	return v1alpha1.Kind[v1alpha1.UserObject]{}, fmt.Errorf("%q is not one of the kinds %s%s", name, strings.Join(names, ", "), nearest.Question(resource, slices.Values(names)))
@@ -47,7 +62,7 @@ func Get(ctx context.Context, from client.Reader, owner v1alpha1.BpfNodeOwner) (
 	if err != nil {
 		return nil, err
 	}
-	object := kind.New()
+	object := namespaced.New(kind.Name, owner.Namespace)
 	if err := from.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}, object); err != nil {
 		return nil, fmt.Errorf("get %s: %w", owner, err)
 	}
@@ -58,13 +73,13 @@ func Get(ctx context.Context, from client.Reader, owner v1alpha1.BpfNodeOwner) (
 // cluster or in the namespace of the flags.
 func (c *Cluster) Find(ctx context.Context, args []string) (v1alpha1.BpfNodeOwner, error) {
 	if len(args) != 1 || strings.Contains(args[0], "/") {
-		return parseOwner(args, c.Namespace)
+		return c.parseOwner(args)
 	}
 	var (
 		found  []v1alpha1.BpfNodeOwner
 		unread error
 	)
-	for _, k := range v1alpha1.UserKinds {
+	for _, k := range c.UserKinds() {
 		owner := ownerOf(k, c.Namespace, args[0])
 		_, err := Get(ctx, c, owner)
 		switch {
@@ -91,7 +106,7 @@ func (c *Cluster) Find(ctx context.Context, args []string) (v1alpha1.BpfNodeOwne
 }
 
 // parseOwner parses KIND/NAME, or KIND and NAME in two arguments. The object of a namespaced kind is in the namespace.
-func parseOwner(args []string, namespace string) (v1alpha1.BpfNodeOwner, error) {
+func (c *Cluster) parseOwner(args []string) (v1alpha1.BpfNodeOwner, error) {
 	kind, name, ok := strings.Cut(args[0], "/")
 	switch {
 	case len(args) == 2 && !ok:
@@ -99,11 +114,11 @@ func parseOwner(args []string, namespace string) (v1alpha1.BpfNodeOwner, error) 
 	case len(args) != 1 || !ok || name == "":
 		return v1alpha1.BpfNodeOwner{}, fmt.Errorf("%q is not an object: specify one as KIND/NAME, such as tcxprogram/counter", strings.Join(args, " "))
 	}
-	k, err := KindOf(kind)
+	k, err := c.KindOf(kind)
 	if err != nil {
 		return v1alpha1.BpfNodeOwner{}, err
 	}
-	return ownerOf(k, namespace, name), nil
+	return ownerOf(k, c.Namespace, name), nil
 }
 
 func ownerOf(kind v1alpha1.Kind[v1alpha1.UserObject], namespace, name string) v1alpha1.BpfNodeOwner {

@@ -164,7 +164,7 @@ func inWords(err error) error {
 		reflect.Uint64: "an unsigned integer of 64 bits",
 	}[wrong.Type.Kind()], "an object")
 	field := slices.DeleteFunc(strings.Split(wrong.Field, "."), func(part string) bool {
-		return part == "TypeMeta" || part == "NetworkLink" // an embedded type
+		return slices.Contains([]string{"TypeMeta", "ApplicationCommon", "NetworkLink", "UprobeTarget"}, part) // an embedded type
 	})
 	return errors.New(strings.TrimPrefix(strings.Join(field, ".")+": ", ": ") + wrong.Value + " instead of " + expected)
 }

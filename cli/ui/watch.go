@@ -49,7 +49,7 @@ func watchAll(ctx context.Context, c *cluster.Cluster, f *facts) error {
 	about := fields.OneTermEqualSelector("involvedObject.apiVersion", v1alpha1.SchemeGroupVersion.String()).String()
 	follow(ctx, w, resource{core, "events", true, about}, view.DecodeEvent, f.events, func(e *view.Event) types.UID { return e.UID })
 	declared := func(d *view.Declared) v1alpha1.BpfNodeOwner { return d.Owner }
-	for _, kind := range v1alpha1.UserKinds {
+	for _, kind := range c.UserKinds() {
 		follow(ctx, w, resource{own, kind.Resource(), kind.Namespaced, ""}, view.DecodeUserObject(kind), f.objects, declared)
 	}
 	follow(ctx, w, resource{own, v1alpha1.PolicyKind.Resource(), false, ""}, view.DecodePolicy(v1alpha1.PolicyKind.Name), f.objects, declared)

@@ -38,6 +38,9 @@ type definition struct {
 	Schema     apiextensionsv1.JSONSchemaProps `json:"schema"`
 }
 
+// namespacedApplication stands for the BpfApplication of upstream's v0.6, which is namespaced.
+const namespacedApplication = "BpfApplication (namespaced)"
+
 // definitions returns the definitions by kind.
 var definitions = sync.OnceValues(func() (map[string]definition, error) {
 	var all []definition
@@ -46,6 +49,9 @@ var definitions = sync.OnceValues(func() (map[string]definition, error) {
 	}
 	of := map[string]definition{}
 	for _, d := range all {
+		if d.Kind == "BpfApplication" && d.Namespaced {
+			d.Kind = namespacedApplication
+		}
 		of[d.Kind] = d
 	}
 	return of, nil

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/bpfman/bpfman-operator/apis/namespaced"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/convert"
 	"github.com/bpfman/bpfman-operator/internal/nearest"
@@ -60,6 +61,10 @@ func Check(ctx context.Context, read convert.Object, namespace string) (*Result,
 		return nil, err
 	}
 	d, there := known[r.Kind]
+	spec, _, _ := unstructured.NestedMap(content.Object, "spec")
+	if _, linked := spec["byteCode"]; linked && r.Kind == "BpfApplication" {
+		d = known[namespacedApplication]
+	}
 	switch version := content.GroupVersionKind(); {
 	case version.Group != v1alpha1.SchemeGroupVersion.Group:
 		r.Foreign = true
@@ -98,11 +103,10 @@ func (r *Result) check(ctx context.Context, d definition) error {
 		return err
 	}
 	r.Errors = append(r.Errors, problems...)
-	i := slices.IndexFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool { return k.Name == r.Kind })
-	if i < 0 || len(problems) > 0 {
+	object := namespaced.New(r.Kind, r.Namespace)
+	if object == nil || len(problems) > 0 {
 		return nil
 	}
-	object := v1alpha1.UserKinds[i].New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(checked, object); err != nil {
 		r.fail("%v", err)
 		return nil

@@ -12,19 +12,33 @@ import (
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/apis/namespaced"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // definitionsFile has the schemas that `kubectl bpfman validate` checks without a cluster.
 const definitionsFile = "cli/validate/definitions.json"
 
+// namespacedDirectory has the definition of the BpfApplication that is namespaced.
+const namespacedDirectory = "config/namespaced/crd"
+
 // writeDefinitions writes the schemas of the kinds that users write, without descriptions, in a line each.
 func writeDefinitions(directory string) error {
 	var out bytes.Buffer
 	separator := "["
-	for _, k := range v1alpha1.AllKinds() {
+	scheme := runtime.NewScheme()
+	if err := namespaced.Install(scheme); err != nil {
+		return err
+	}
+	byScope := slices.IndexFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool { return k.Name == "BpfApplication" })
+	for _, k := range append(v1alpha1.AllKinds(), v1alpha1.AllKindsOf(scheme)[byScope]) {
+		directory := directory
+		if k.Name == "BpfApplication" && k.Namespaced {
+			directory = namespacedDirectory
+		}
 		if slices.Contains([]string{"BpfProgram", "BpfNsProgram", "BpfNode"}, k.Name) {
 			continue // bpfman writes them
 		}

@@ -42,7 +42,11 @@ func completeUserObject(connect cluster.Connect) cobra.CompletionFunc {
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 		}
-		kind, err := cluster.KindOf(typed)
+		to, err := connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		kind, err := to.KindOf(typed)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

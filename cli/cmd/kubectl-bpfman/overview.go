@@ -36,7 +36,7 @@ func (o whyOptions) overview(ctx context.Context, c *cluster.Cluster, streams ge
 		return nil
 	}))
 	read := 0
-	for _, kind := range v1alpha1.UserKinds {
+	for _, kind := range c.UserKinds() {
 		visit := func(object v1alpha1.UserObject) error {
 			owner := v1alpha1.BpfNodeOwner{Kind: kind.Name, Namespace: object.GetNamespace(), Name: object.GetName()}
 			page.Objects = append(page.Objects, why.BriefOf(kind.Name, object, conflicts[owner]))
