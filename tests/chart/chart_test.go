@@ -212,6 +212,20 @@ func TestChartWithStates(t *testing.T) {
 	}
 }
 
+// With the value, the chart deploys the same as the overlay with the namespaced BpfApplication.
+func TestChartWithNamespacedApplications(t *testing.T) {
+	want := kustomize(t, "config/namespaced")
+	same(t, template(t, "bpfman", "crds.keep=false", `crds.bpfApplication="Namespaced"`), want)
+	key := "CustomResourceDefinition  bpfapplications.bpfman.io"
+	kept := unstructured.Unstructured{Object: template(t, "bpfman", `crds.bpfApplication="Namespaced"`)[key]}
+	if scope, _, err := unstructured.NestedString(kept.Object, "spec", "scope"); err != nil || scope != "Namespaced" || kept.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+		t.Errorf("scope %s, %v, annotations %v", scope, err, kept.GetAnnotations())
+	}
+	maps.Copy(want, kustomize(t, "config/states"))
+	maps.Copy(want, kustomize(t, "config/namespaced/states"))
+	same(t, template(t, "bpfman", "crds.keep=false", "crds.states=true", `crds.bpfApplication="Namespaced"`), want)
+}
+
 // TestValuesOfOverlays checks that an overlay and the corresponding values deploy the same.
 func TestValuesOfOverlays(t *testing.T) {
 	for _, overlay := range []string{"config/one-node", "config/hardened"} {
