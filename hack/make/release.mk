@@ -63,7 +63,7 @@ package-chart: $(LOCALBIN)/helm ## Package the Helm chart of this version, with 
 .PHONY: packaged-chart
 packaged-chart: chart
 	@rm -rf $(LOCALBIN)/chart && mkdir -p $(LOCALBIN)/chart && cp -r $(CHART) $(LOCALBIN)/chart
-	@cd $(CHART) && for file in values.yaml Chart.yaml README.md files/crds.yaml; do $(WITH_IMAGES) $$file >$(LOCALBIN)/chart/$(notdir $(CHART))/$$file; done
+	@cd $(CHART) && for file in values.yaml Chart.yaml README.md files/crds.yaml files/namespaced.yaml; do $(WITH_IMAGES) $$file >$(LOCALBIN)/chart/$(notdir $(CHART))/$$file; done
 	@find $(LOCALBIN)/chart -exec touch --date=@$(COMMIT_TIME) {} +
 	@$(LOCALBIN)/helm package $(LOCALBIN)/chart/$(notdir $(CHART)) --version $(VERSION) --app-version v$(VERSION) --destination $(LOCALBIN)/chart
 
