@@ -22,6 +22,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 const (
@@ -316,12 +317,12 @@ func (r record) message() string {
 	if r.rest() {
 		tried = "the rest of " + tried
 	}
-	cause := fmt.Sprintf("this node got no response from the API server for %s after %s was attached", t.Limit, tried)
+	cause := problem.Notef(problem.RolledBack, "this node got no response from the API server for %s after %s was attached", t.Limit, tried)
 	if t.State == refused {
-		cause += ", and got one after the rollback"
+		cause.Text += ", and got one after the rollback"
 	}
 	if t.Restarted {
-		cause = "this node restarted before the API server had confirmed " + tried
+		cause = problem.Notef(problem.RolledBack, "this node restarted before the API server had confirmed %s", tried)
 	}
 	runs := "nothing runs instead"
 	switch previous := r.before(); {
@@ -336,7 +337,7 @@ func (r record) message() string {
 	if t.State == refused {
 		next = fmt.Sprintf("this node doesn't try %s again until the object or its annotation bpfman.io/restartedAt changes", tried)
 	}
-	return fmt.Sprintf("%s: %s; %s", cause, runs, next)
+	return fmt.Sprintf("%s: %s; %s", cause.Text, runs, next)
 }
 
 // Trying reports whether a version is attached, and isn't confirmed yet.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // journal keeps records on the node's disk, one file for each object. A file is written atomically, and survives a
@@ -75,7 +76,7 @@ func (j *journal) write(key program.Key, r record) error {
 		err = j.sync()
 	}
 	if err != nil {
-		return fmt.Errorf("record a change of %s: %w", key, err)
+		return problem.Errorf(problem.ChangeNotRecorded, "record a change of %s: %w", key, err)
 	}
 	return nil
 }

@@ -5,12 +5,13 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/utils/lru"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // How long starts wait for the objects of a namespace, immediately and then continuously. Container runtimes have one start
@@ -20,7 +21,7 @@ const (
 	patienceShare  = 0.02
 )
 
-var errStartImpatient = fmt.Errorf("starts have waited for the objects of the namespace for %s, and may only wait %.0f%% of the time", patienceAtOnce, 100*patienceShare)
+var errStartImpatient = problem.Errorf(problem.StartedBeforeAttached, "starts have waited for the objects of the namespace for %s, and may only wait %.0f%% of the time", patienceAtOnce, 100*patienceShare)
 
 // mostPatient is the number of namespaces whose patience is known. One that wasn't used for the longest time is full again,
 // unless pods of thousands of namespaces start on the node.

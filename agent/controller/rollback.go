@@ -261,7 +261,7 @@ func (r *reconciler) runPrevious(ctx context.Context, key program.Key, a assignm
 	if failed := outcome.Err(); failed != nil {
 		message += ", which failed: " + failed.Error()
 	}
-	return plan.AllBlocked(*a.owner, v1alpha1.BpfProgCondRolledBack, message), outcome, retry, err
+	return plan.AllBlocked(*a.owner, v1alpha1.BpfProgCondRolledBack, &report.UndoneError{Message: message}), outcome, retry, err
 }
 
 func ownerOf(version *confirm.Version) (*program.Owner, error) {

@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/bpfman/bpfman-operator/agent/breaker"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // moment is a position in the order of events and reads on this node. A read that began at the moment of an event, or later,
@@ -105,7 +105,7 @@ func (s *snapshot[T]) get(ctx context.Context, asked moment) (*reading[T], error
 		case <-running.done:
 		case <-ctx.Done():
 			s.leave(running)
-			return nil, fmt.Errorf("%s hasn't answered earlier requests: %w", s.what, ctx.Err()) // a cause would look like an answer
+			return nil, problem.Errorf(problem.ContainerRuntimeFails, "%s hasn't answered earlier requests: %w", s.what, ctx.Err()) // a cause would look like an answer
 		}
 		if running.began >= asked {
 			return running, running.err
@@ -156,7 +156,7 @@ func (s *snapshot[T]) run(ctx context.Context, r *reading[T]) {
 func (s *snapshot[T]) try(ctx context.Context) (value T, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("%s gave an answer that the agent fails to read: %v", s.what, cause)
+			err = problem.Errorf(problem.AnswerNotExpected, "%s gave an answer that the agent fails to read: %v", s.what, cause)
 			logr.FromContextOrDiscard(ctx).Error(err, "Recovered from a panic", "stack", string(debug.Stack()))
 		}
 	}()

@@ -29,6 +29,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // startLimit is how long the start of a pod or container waits for its programs. Container runtimes disconnect a plugin that
@@ -65,11 +66,11 @@ type answer struct {
 }
 
 var (
-	errStartsOff      = errors.New("bpfman.agent.beforestart.enabled of the ConfigMap bpfman-config isn't true")
-	errStartsNotYet   = errors.New("the agent isn't connected to the container runtime's NRI yet")
-	errStartTooLong   = fmt.Errorf("this took longer than %s", startLimit)
-	errStartOverdue   = errors.New("an earlier pod still waits for this")
-	errStartUndecided = errors.New("the agent doesn't know yet what this node runs of the object")
+	errStartsOff      = problem.Errorf(problem.StartsNotReported, "bpfman.agent.beforestart.enabled of the ConfigMap bpfman-config isn't true")
+	errStartsNotYet   = problem.Errorf(problem.StartsNotReported, "the agent isn't connected to the container runtime's NRI yet")
+	errStartTooLong   = problem.Errorf(problem.StartedBeforeAttached, "this took longer than %s", startLimit)
+	errStartOverdue   = problem.Errorf(problem.StartedBeforeAttached, "an earlier pod still waits for this")
+	errStartUndecided = problem.Errorf(problem.StartedBeforeAttached, "the agent doesn't know yet what this node runs of the object")
 )
 
 func newStarts(enabled bool) *starts {
@@ -391,7 +392,7 @@ func (c *Controller) tellLate(owner program.Owner, of program.Container, late []
 			event.Emit(c.Cluster.Events, object, corev1.EventTypeWarning, reasonStartRefused, "Attach",
 				fmt.Sprintf("The %s on node %s doesn't start, because program %s isn't attached: %s", of.Subject(), c.NodeName, said.Function, cause))
 		}
-		return fmt.Errorf("bpfman: program %s of %s isn't attached: %s", said.Function, owner.Key, cause)
+		return problem.Errorf(problem.StartedBeforeAttached, "bpfman: program %s of %s isn't attached: %s", said.Function, owner.Key, cause)
 	}
 	c.starts.remember(owner.Key, of, late)
 	c.queue.addSince(owner.Key, since{}) // to report it
@@ -441,7 +442,7 @@ func (s *starts) remember(key program.Key, of program.Container, late []report.L
 		s.late[key] = map[lateStart]lateText{}
 	}
 	for _, l := range late {
-		text := of.Subject() + " started before the program was attached: " + shorten.Middle(l.Err.Error(), maxStartCause)
+		text := problem.Notef(problem.StartedBeforeAttached, "%s started before the program was attached: %s", of.Subject(), shorten.Middle(l.Err.Error(), maxStartCause)).Text
 		for _, in := range []string{of.Sandbox, of.ID} { // the attach points are in one of them
 			if in != "" {
 				s.late[key][lateStart{l.Function, in}] = lateText{of, text}
@@ -478,9 +479,11 @@ func (s *starts) noted(key program.Key, want plan.Plan) plan.Plan {
 			return wanted
 		}
 		if s.lacking != nil {
-			wanted.Starts = append(wanted.Starts, "attached after pods start, although attachment is BeforeStart: "+s.lacking.Error())
+			wanted.Starts = append(wanted.Starts, problem.Notef(problem.StartsNotReported, "attached after pods start, although attachment is BeforeStart: %v", s.lacking))
 		}
-		wanted.Starts = append(wanted.Starts, s.lateOf(key, wanted)...)
+		for _, late := range s.lateOf(key, wanted) {
+			wanted.Starts = append(wanted.Starts, problem.Note{Reason: problem.StartedBeforeAttached, Text: late})
+		}
 		for _, point := range wanted.Points {
 			there[point.In] = true
 		}

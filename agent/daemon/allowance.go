@@ -9,8 +9,9 @@ import (
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/utils/lru"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // What the Loads and Attaches of a namespace can cost a node, immediately and then continuously. Otherwise, a tenant could
@@ -61,7 +62,7 @@ func (a *allowances) of(namespace string) *allowance {
 // admitLoad returns the status of a Load that has to wait, or nil.
 func (a *allowance) admitLoad() error {
 	if a != nil && a.space.Tokens() <= 0 {
-		return status.Errorf(codes.Aborted, "the objects of the namespace have left %d MiB in the node's /run by being loaded again and again, "+
+		return refuse(problem.NamespaceUsedUp, codes.Aborted, "the objects of the namespace have left %d MiB in the node's /run by being loaded again and again, "+
 			"and have to wait: they may leave %d MiB more each hour", spaceAtOnce>>20, spacePerHour>>20)
 	}
 	return a.admitAttach()
@@ -72,7 +73,7 @@ func (a *allowance) admitAttach() error {
 	if a == nil || a.time.Tokens() > 0 {
 		return nil
 	}
-	return status.Errorf(codes.Aborted, "the objects of the namespace have taken %.0f minutes of the daemon's time to be loaded and attached, "+
+	return refuse(problem.NamespaceUsedUp, codes.Aborted, "the objects of the namespace have taken %.0f minutes of the daemon's time to be loaded and attached, "+
 		"and have to wait: they may take %.0f%% of its time", timeAtOnce.Minutes(), 100*timeShare)
 }
 

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // OnConnect calls f each time the connection becomes ready, until ctx ends.
@@ -46,9 +48,9 @@ func (e *Error) Error() string {
 	var cause, log string
 	switch s := status.Convert(e.Cause); s.Code() {
 	case codes.Unavailable:
-		cause = "the bpfman daemon can't be reached: " + s.Message()
+		cause = problem.Notef(problem.DaemonUnreachable, "the bpfman daemon can't be reached: %s", s.Message()).Text
 	case codes.DeadlineExceeded:
-		cause = "the bpfman daemon didn't answer in time"
+		cause = problem.Notef(problem.DaemonBusy, "the bpfman daemon didn't answer in time").Text
 	default:
 		cause, log = inWords(s.Message())
 	}

@@ -6,7 +6,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 const (
@@ -68,7 +68,7 @@ func lacksDatabase(err error) bool {
 func mendDatabase(root string, now time.Time) (removed []string, err error) {
 	files, err := filepath.Glob(filepath.Join(root, databaseDir, unfinished))
 	if err != nil {
-		return nil, fmt.Errorf("look for unfinished snapshots: %w", err)
+		return nil, problem.Errorf(problem.DaemonStateUnusable, "look for unfinished snapshots: %w", err)
 	}
 	for _, file := range files {
 		info, err := os.Lstat(file)
@@ -79,7 +79,7 @@ func mendDatabase(root string, now time.Time) (removed []string, err error) {
 			err = os.Remove(file)
 		}
 		if err != nil {
-			return removed, fmt.Errorf("remove an unfinished snapshot of the daemon's database: %w", err)
+			return removed, problem.Errorf(problem.DaemonStateUnusable, "remove an unfinished snapshot of the daemon's database: %w", err)
 		}
 		removed = append(removed, file)
 	}

@@ -60,7 +60,7 @@ func quiet(message string) string {
 // previous one.
 func (i *Inventory) loadFailure(d dialect, request *gobpfman.LoadRequest, err error) error {
 	type load struct{ uuid, id, manifest string }
-	err = d.refusal(err)
+	err = refusal(d, err)
 	if uncertain(err) {
 		return err
 	}

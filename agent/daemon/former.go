@@ -22,6 +22,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -236,7 +237,7 @@ func (i *Inventory) retire(ctx context.Context, owner program.Key, certain func(
 		}
 		if _, listed := i.programs[f.ID]; !listed { // otherwise, the daemon was changed back
 			if err := i.removeFormer(f); err != nil {
-				return fmt.Errorf("remove program %d of the former daemon: %w", f.ID, err)
+				return problem.Errorf(problem.FormerDaemonLeft, "remove program %d of the former daemon: %w", f.ID, err)
 			}
 			logr.FromContextOrDiscard(ctx).Info("Removed a program of the former daemon", "object", owner.String(), "function", f.Function, "program", f.ID)
 		}
@@ -254,7 +255,7 @@ func (i *Inventory) removeFormer(f Former) error {
 	for _, pattern := range []string{linkPins + "/*", tcxPins} {
 		links, err := filepath.Glob(filepath.Join(i.root, pinsDir, pattern))
 		if err != nil {
-			return fmt.Errorf("look for pins: %w", err)
+			return problem.Errorf(problem.DaemonStateUnusable, "look for pins: %w", err)
 		}
 		for _, path := range links {
 			switch id, err := linked(path); {
@@ -304,11 +305,11 @@ func (i *Inventory) succeed(ctx context.Context, id uint32, info *gobpfman.Attac
 	case !found:
 		return nil
 	case dispatched:
-		return status.Error(codes.FailedPrecondition, "the program of the former daemon is still attached, in a dispatcher: "+
+		return refuse(problem.FormerDaemonAttached, codes.FailedPrecondition, "the program of the former daemon is still attached, in a dispatcher: "+
 			"restart the node, after which nothing of that daemon is left")
 	}
 	if err := i.retire(ctx, p.Owner, func(function string) bool { return function == p.Function }); err != nil {
-		return status.Error(codes.Aborted, err.Error())
+		return &refusedError{problem.Of(err), status.New(codes.Aborted, err.Error())}
 	}
 	return nil
 }
@@ -332,7 +333,7 @@ func (i *Inventory) removeOtherDatabases(d dialect, list *gobpfman.ListResponse)
 	}
 	pins, err := filepath.Glob(filepath.Join(i.root, pinsDir, programPins+"*"))
 	if err != nil {
-		return fmt.Errorf("look for pins: %w", err)
+		return problem.Errorf(problem.DaemonStateUnusable, "look for pins: %w", err)
 	}
 	if slices.ContainsFunc(pins, func(pin string) bool { return !listed[pin] }) {
 		return nil

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -67,7 +68,7 @@ func (*golang) admits(owner program.Key, info *gobpfman.AttachInfo) error {
 	if owner.Namespace == "" || info.GetUprobeAttachInfo().GetContainerPid() == 0 {
 		return nil
 	}
-	return status.Error(codes.FailedPrecondition, "with the daemon in Go, namespaced uprobes aren't attached, "+
+	return refuse(problem.UprobeNeedsRust, codes.FailedPrecondition, "with the daemon in Go, namespaced uprobes aren't attached, "+
 		"because a named pipe in the container would block the daemon for good")
 }
 

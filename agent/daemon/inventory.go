@@ -24,6 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -106,7 +107,7 @@ const maxFailures = 1024
 func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
 	return &Inventory{
 		rpc: rpc, root: root, lane: newLane(), programs: map[uint32]Program{}, touched: map[program.Key]bool{},
-		lost: map[program.Key]Losses{}, dialect: rust{}, failures: lru.New(maxFailures), unready: errors.New("the bpfman daemon hasn't answered yet"),
+		lost: map[program.Key]Losses{}, dialect: rust{}, failures: lru.New(maxFailures), unready: problem.Errorf(problem.DaemonUnreachable, "the bpfman daemon hasn't answered yet"),
 	}
 }
 
@@ -126,7 +127,7 @@ func (i *Inventory) Ready() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.unready == nil && i.lane.isSilent() {
-		return errors.New("the bpfman daemon didn't answer in time")
+		return problem.Errorf(problem.DaemonBusy, "the bpfman daemon didn't answer in time")
 	}
 	return i.unready
 }

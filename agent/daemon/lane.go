@@ -15,6 +15,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/interrupt"
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Deadlines of one call, without the time that it waits for other calls.
@@ -72,7 +73,7 @@ func (l *lane) entered(ctx context.Context) error {
 }
 
 func waitEnded(ctx context.Context) error {
-	return fmt.Errorf("wait for other calls to the daemon: %w", context.Cause(ctx))
+	return problem.Errorf(problem.DaemonBusy, "wait for other calls to the daemon: %w", context.Cause(ctx))
 }
 
 func (l *lane) leave() { <-l.turn }
@@ -150,7 +151,7 @@ func do[R any](ctx context.Context, i *Inventory, op string, deadline time.Durat
 		}
 		response, err := call(ctx, d)
 		if err != nil {
-			return none, d.refusal(err)
+			return none, refusal(d, err)
 		}
 		return response, nil
 	})

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -29,7 +30,7 @@ const (
 )
 
 // errUnfinished is the result of a list that took too long. The answers are kept, so the next one goes on.
-var errUnfinished = status.Error(codes.Unknown, "the daemon has many programs, and is being asked about each one")
+var errUnfinished = refuse(problem.DaemonBusy, codes.Unknown, "the daemon has many programs, and is being asked about each one")
 
 func (g *golang) list(ctx context.Context, rpc gobpfman.BpfmanClient, pinned []uint32) (*gobpfman.ListResponse, error) {
 	list, err := rpc.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: new(true)})

@@ -8,9 +8,9 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -79,7 +79,7 @@ func (i *Inventory) fits(request *gobpfman.LoadRequest) error {
 		}
 	}
 	excess := func(what string, bytes, limit int) error {
-		return status.Errorf(codes.Aborted, "%s %d bytes, because the daemon lists %d bytes for each of the object's %d functions; the limit is %d: "+
+		return refuse(problem.GlobalDataTooLarge, codes.Aborted, "%s %d bytes, because the daemon lists %d bytes for each of the object's %d functions; the limit is %d: "+
 			"make globaldata smaller", what, bytes, globals, len(request.GetInfo()), limit)
 	}
 	switch {

@@ -6,7 +6,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -58,14 +58,14 @@ func pinned(root string, d dialect, before uint32) ([]pin, error) {
 		return nil, nil // there is no such daemon
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read when the daemon's database was created: %w", err)
+		return nil, problem.Errorf(problem.DaemonStateUnusable, "read when the daemon's database was created: %w", err)
 	}
 	changed := otherDatabase(root, d)
 	var pins []pin
 	for _, pattern := range []string{programPins + "*", mapPins + "/*", linkPins + "/*", tcxPins} {
 		found, err := filepath.Glob(filepath.Join(root, pinsDir, pattern))
 		if err != nil {
-			return nil, fmt.Errorf("look for pins: %w", err)
+			return nil, problem.Errorf(problem.DaemonStateUnusable, "look for pins: %w", err)
 		}
 		for _, path := range found {
 			id, ok := idOf(path)
@@ -77,7 +77,7 @@ func pinned(root string, d dialect, before uint32) ([]pin, error) {
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("look for pins: %w", err)
+				return nil, problem.Errorf(problem.DaemonStateUnusable, "look for pins: %w", err)
 			}
 			found := pin{path, id, info.ModTime().Before(config.ModTime())}
 			if changed && !found.isAfter(before) {
@@ -164,7 +164,7 @@ func (i *Inventory) removeOrphans(ctx context.Context, d dialect, pins []pin, li
 		errs = append(errs, i.detach(ctx, d, link))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remove what the daemon left when it was killed: %w", err)
+		return problem.Errorf(problem.DaemonStateUnusable, "remove what the daemon left when it was killed: %w", err)
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func removeLinkPins(root string, links ...uint32) error {
 	for _, link := range links {
 		err := os.Remove(filepath.Join(root, pinsDir, linkPins, strconv.FormatUint(uint64(link), 10)))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove the pin of link %d: %w", link, err)
+			return problem.Errorf(problem.DaemonStateUnusable, "remove the pin of link %d: %w", link, err)
 		}
 	}
 	return nil

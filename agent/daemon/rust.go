@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -28,7 +29,7 @@ func (rust) list(ctx context.Context, rpc gobpfman.BpfmanClient, _ []uint32) (*g
 func (rust) load(ctx context.Context, rpc gobpfman.BpfmanClient, request *gobpfman.LoadRequest) (*gobpfman.LoadResponse, error) {
 	for _, f := range request.GetInfo() {
 		if f.GetProgramType() == gobpfman.BpfmanProgramType_LSM {
-			return nil, status.Errorf(codes.FailedPrecondition, "function %s is an LSM program, which this node's bpfman daemon can't load: "+
+			return nil, refuse(problem.OtherDaemonNeeded, codes.FailedPrecondition, "function %s is an LSM program, which this node's bpfman daemon can't load: "+
 				"it needs the daemon in Go; set bpfman.image in the ConfigMap bpfman-config", f.GetName())
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // The daemon of v0.6.0 describes failures in the debug format of Rust's structures, and the one in Go begins with what it did.
@@ -16,34 +18,40 @@ import (
 // refusedProgram matches the beginning of what the daemon says about each program that the kernel refuses. The log follows.
 var refusedProgram = regexp.MustCompile(`(?:BpfProgramError\()?LoadError \{ io_error: Os \{ code: (\d+), kind: \w+, message: "([^"]*)" \}, verifier_log: `)
 
-// structures matches Rust's structures in messages, and what they say to users.
+// structures matches Rust's structures in messages, with what they say to users, and the problem that they are about, or "".
 var structures = []struct {
-	text *regexp.Regexp
-	with string
+	reason problem.Reason
+	text   *regexp.Regexp
+	with   string
 }{
-	{regexp.MustCompile(`^An error occurred\. `), ""},
-	{regexp.MustCompile(`one or more programs failed to load: \[(.*)\]$`), "$1"},
-	{regexp.MustCompile(`BpfFunctionNameNotValid\("([^"]*)"\)`), "the object has no function $1"},
-	{regexp.MustCompile(`BpfProgramError\(UnexpectedProgramType\)`), "the section of the function is for another type of program"},
-	{regexp.MustCompile(`BpfProgramError\(Btf\(UnknownBtfTypeName \{ type_name: "([^"]*)" \}\)\)`), "this kernel has no function $1"},
-	{regexp.MustCompile(`SyscallError\(SyscallError \{ call: "([^"]*)", io_error: Os \{ code: \d+, kind: \w+, message: "([^"]*)" \} \}\)`), "$1: $2"},
-	{regexp.MustCompile(`UnableToPin(\w+)\((.*)\)`), "can't pin the $1: $2"},
-	{regexp.MustCompile(`BpfLoadError\((.*)\)$`), "$1"},
-	{regexp.MustCompile(`BpfProgramError\((.*)\)$`), "$1"},
-	{regexp.MustCompile(`Os \{ code: \d+, kind: \w+, message: "([^"]*)" \}`), "$1"},
+	{"", regexp.MustCompile(`^An error occurred\. `), ""},
+	{"", regexp.MustCompile(`one or more programs failed to load: \[(.*)\]$`), "$1"},
+	{problem.NoSuchFunctionInFile, regexp.MustCompile(`BpfFunctionNameNotValid\("([^"]*)"\)`), "the object has no function $1"},
+	{problem.ProgramType, regexp.MustCompile(`BpfProgramError\(UnexpectedProgramType\)`), "the section of the function is for another type of program"},
+	{problem.NoSuchKernelFunction, regexp.MustCompile(`BpfProgramError\(Btf\(UnknownBtfTypeName \{ type_name: "([^"]*)" \}\)\)`), "this kernel has no function $1"},
+	{"", regexp.MustCompile(`SyscallError\(SyscallError \{ call: "([^"]*)", io_error: Os \{ code: \d+, kind: \w+, message: "([^"]*)" \} \}\)`), "$1: $2"},
+	{problem.PinTaken, regexp.MustCompile(`UnableToPin(\w+)\((.*)\)`), "can't pin the $1: $2"},
+	{"", regexp.MustCompile(`BpfLoadError\((.*)\)$`), "$1"},
+	{"", regexp.MustCompile(`BpfProgramError\((.*)\)$`), "$1"},
+	{"", regexp.MustCompile(`Os \{ code: \d+, kind: \w+, message: "([^"]*)" \}`), "$1"},
 	// Errors about files have no verb.
-	{regexp.MustCompile("`/sys/kernel/(?:debug/)?tracing/events/([^`]*)/id`"), "the kernel has no tracepoint $1"},
-	{regexp.MustCompile("`/sys/bus/event_source/devices/[ku]probe/type`"), "the kernel is built without such probes: it has no $0"},
-	{regexp.MustCompile(` \(os error \d+\)`), ""},
+	{problem.NoSuchTracepoint, regexp.MustCompile("`/sys/kernel/(?:debug/)?tracing/events/([^`]*)/id`"), "the kernel has no tracepoint $1"},
+	{problem.ProbesUnsupported, regexp.MustCompile("`/sys/bus/event_source/devices/[ku]probe/type`"), "the kernel is built without such probes: it has no $0"},
+	{"", regexp.MustCompile(` \(os error \d+\)`), ""},
 	// The daemon in Go only has the end of the log.
-	{regexp.MustCompile(`^failed to load programs: (?:load program \S+: )?failed to load collection: program \S+: load program: (?:permission denied|invalid argument): `), "the kernel's verifier refuses the program: "},
-	{regexp.MustCompile(`^failed to load programs: (?:load program \S+: )?failed to load collection: program \S+: load program: (.*)`), "the kernel refuses the program: $1"},
-	{regexp.MustCompile(`^failed to load programs: `), ""},
+	{problem.VerifierRefused, regexp.MustCompile(`^failed to load programs: (?:load program \S+: )?failed to load collection: program \S+: load program: (?:permission denied|invalid argument): `), "the kernel's verifier refuses the program: "},
+	{"", regexp.MustCompile(`^failed to load programs: (?:load program \S+: )?failed to load collection: program \S+: load program: (.*)`), "the kernel refuses the program: $1"},
+	{"", regexp.MustCompile(`^failed to load programs: `), ""},
 }
 
-// errnos are the names of the errors with which the kernel refuses programs.
-var errnos = map[string]string{
-	"1": "EPERM", "2": "ENOENT", "7": "E2BIG", "12": "ENOMEM", "13": "EACCES", "22": "EINVAL", "28": "ENOSPC", "95": "EOPNOTSUPP", "524": "ENOTSUPP",
+// errnos are the names of the errors with which the kernel refuses programs, and what they mean.
+var errnos = map[string]struct {
+	reason problem.Reason
+	name   string
+}{
+	"1": {problem.DispatcherRefused, "(EPERM)"}, "2": {"", "(ENOENT)"}, "7": {problem.ProgramTooComplex, "(E2BIG)"}, "12": {problem.OutOfMemory, "(ENOMEM)"},
+	"13": {problem.VerifierRefused, "(EACCES)"}, "22": {problem.VerifierRefused, "(EINVAL)"}, "28": {problem.OutOfMemory, "(ENOSPC)"},
+	"95": {problem.ProgramTypeUnsupported, "(EOPNOTSUPP)"}, "524": {problem.ProgramTypeUnsupported, "(ENOTSUPP)"},
 }
 
 // inWords returns the cause in a message of the daemon, in a line, and the logs of the kernel's verifier in it.
@@ -65,7 +73,7 @@ func inWords(message string) (cause, log string) {
 		if text != "" {
 			logs = append(logs, text)
 		}
-		if cause := refusal(message[at[2]:at[3]], message[at[4]:at[5]], text); !slices.Contains(causes, cause) {
+		if cause := refusedBy(message[at[2]:at[3]], message[at[4]:at[5]], text); !slices.Contains(causes, cause) {
 			causes = append(causes, cause)
 		}
 	}
@@ -75,14 +83,15 @@ func inWords(message string) (cause, log string) {
 	return causes[0], strings.Join(logs, "\n\n")
 }
 
-// refusal describes why the kernel refuses a program, from the number and the name of an error, and the verifier's log.
-func refusal(errno, name, log string) string {
+// refusedBy describes why the kernel refuses a program, from the number and the name of an error, and the verifier's log.
+func refusedBy(errno, name, log string) string {
 	verdict := verdictOf(log)
-	if verdict != "" && slices.Contains([]string{"EACCES", "EINVAL"}, errnos[errno]) {
-		return "the kernel's verifier refuses the program: " + verdict
+	known, is := errnos[errno]
+	if verdict != "" && known.reason == problem.VerifierRefused {
+		return problem.Notef(problem.VerifierRefused, "the kernel's verifier refuses the program: %s", verdict).Text
 	}
-	if symbol := errnos[errno]; symbol != "" {
-		name += " (" + symbol + ")"
+	if is {
+		name += " " + known.name
 	}
 	if verdict != "" {
 		name += ": " + verdict

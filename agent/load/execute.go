@@ -20,6 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/verifierlog"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -255,8 +256,11 @@ func (l *Loader) call(ctx context.Context, owner program.Owner, request *gobpfma
 // unsharedError is about programs that have their own maps, and should use those of another program.
 type unsharedError struct{ mapOwner uint32 }
 
+// Problem implements the method of errors that name their problem.
+func (e *unsharedError) Problem() problem.Reason { return problem.MapsNotShared }
+
 func (e *unsharedError) Error() string {
-	return fmt.Sprintf("the maps of program %d are not shared: bpfman v0.6 only shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME)", e.mapOwner)
+	return problem.Notef(problem.MapsNotShared, "the maps of program %d are not shared: bpfman v0.6 only shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME)", e.mapOwner).Text
 }
 
 // unshared reports whether programs should use another program's maps, but have their own.

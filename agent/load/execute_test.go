@@ -131,7 +131,7 @@ func failing(calls ...string) func(string, proto.Message, bool) error {
 // A step that fails is in the outcome, and only what depends on it isn't done.
 func TestStepsThatFail(t *testing.T) {
 	missing := onInterface("eth1", "")
-	missing.Lack = &program.AbsentError{Text: "it doesn't exist"}
+	missing.Lack = &program.AbsentError{Err: errors.New("it doesn't exist")}
 	for name, test := range map[string]struct {
 		path   string
 		second program.AttachPoint

@@ -15,6 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/nearest"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/internal/variable"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -44,11 +45,11 @@ func setGlobals(request *gobpfman.LoadRequest, owner program.Owner, found byteco
 
 func addGlobals(request *gobpfman.LoadRequest, owner program.Owner, found bytecode.Bytecode) error {
 	if found.Object.Unknown != "" {
-		return fmt.Errorf("globals can't be set, because the bytecode's variables can't be read: %s", found.Object.Unknown)
+		return problem.Errorf(problem.GlobalWithoutValues, "globals can't be set, because the bytecode's variables can't be read: %s", found.Object.Unknown)
 	}
 	for _, name := range slices.Sorted(maps.Keys(owner.Globals)) {
 		if _, twice := owner.GlobalData[name]; twice {
-			return fmt.Errorf("globals.%s: globaldata sets this variable too: remove one of both", name)
+			return problem.Errorf(problem.GlobalSetTwice, "globals.%s: globaldata sets this variable too: remove one of both", name)
 		}
 	}
 	encoded, err := variable.Encode(owner.Globals, found.Object.Variables, binary.NativeEndian)

@@ -5,7 +5,6 @@ package load
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"unsafe"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/nearest"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // moduleBPF is the ID of the security module that calls eBPF programs (LSM_ID_BPF in linux/lsm.h).
@@ -25,7 +25,7 @@ const moduleBPF = 109
 func findHook(hook string, types *btf.Spec, modules func() ([]uint64, error)) error {
 	var found *btf.Func
 	if err := types.TypeByName(v1alpha1.LSMFunctionPrefix+hook, &found); errors.Is(err, btf.ErrNotFound) {
-		return fmt.Errorf("this kernel has no hook %s for LSM programs%s: correct hook_name, or select other nodes", hook, nearest.Question(hook, func(yield func(string) bool) {
+		return problem.Errorf(problem.NoSuchHook, "this kernel has no hook %s for LSM programs%s: correct hook_name, or select other nodes", hook, nearest.Question(hook, func(yield func(string) bool) {
 			for function := range functionsOf(types) {
 				if name, has := strings.CutPrefix(function, v1alpha1.LSMFunctionPrefix); has && !yield(name) {
 					return
@@ -34,7 +34,7 @@ func findHook(hook string, types *btf.Spec, modules func() ([]uint64, error)) er
 		}))
 	}
 	if active, err := modules(); err == nil && !slices.Contains(active, moduleBPF) {
-		return errors.New("the security module bpf isn't active on this node, so the kernel would never run it: add bpf to the kernel's parameter lsm, or select other nodes")
+		return problem.Errorf(problem.SecurityModuleInactive, "the security module bpf isn't active on this node, so the kernel would never run it: add bpf to the kernel's parameter lsm, or select other nodes")
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/nearest"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -96,7 +97,7 @@ func missing(request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 		if name := nearest.Name(lacking[0], slices.Values(have)); name != "" {
 			meant = " (did you mean " + name + "?)"
 		}
-		return fmt.Errorf("the bytecode has no function %s%s; its functions are %s, when loading from image %s", strings.Join(lacking, ", "), meant, some(have, mostNames), found.Reference)
+		return problem.Errorf(problem.NoSuchFunction, "the bytecode has no function %s%s; its functions are %s, when loading from image %s", strings.Join(lacking, ", "), meant, some(have, mostNames), found.Reference)
 	case len(unusable) > 0:
 		return fmt.Errorf("%s, when loading from image %s", strings.Join(unusable, "; "), found.Reference)
 	}

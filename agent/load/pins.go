@@ -16,6 +16,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -25,6 +26,7 @@ const maxAside = 256
 
 // pinError is the failure of a Load with the pins that can be its cause.
 type pinError struct {
+	reason  problem.Reason
 	text    string
 	failure error
 }
@@ -32,6 +34,9 @@ type pinError struct {
 func (e *pinError) Error() string { return e.text }
 
 func (e *pinError) Unwrap() error { return e.failure }
+
+// Problem implements the method of errors that name their problem.
+func (e *pinError) Problem() problem.Reason { return e.reason }
 
 // mendPins checks whether a Load failed because pinned maps differ from the maps that
 // the bytecode declares. If the owner has the annotation for it, mendPins loads the
@@ -48,11 +53,11 @@ func (l *Loader) mendPins(ctx context.Context, owner program.Owner, request *gob
 		words[n] = m.String()
 	}
 	cause := strings.Join(words, "; ")
-	explain := func(what string, err error) error {
-		return &pinError{fmt.Sprintf("%s: %s; the daemon reports: %s", cause, what, shorten.Middle(err.Error(), maxAside)), err}
+	explain := func(reason problem.Reason, what string, err error) error {
+		return &pinError{reason, fmt.Sprintf("%s: %s; the daemon reports: %s", cause, what, shorten.Middle(err.Error(), maxAside)), err}
 	}
 	if !owner.ReplacePinnedMaps {
-		return explain("to replace the map, whose entries are then lost, set the annotation "+v1alpha1.AnnotationReplacePinnedMaps, failure)
+		return explain(problem.PinnedMapDiffers, "to replace the map, whose entries are then lost, set the annotation "+v1alpha1.AnnotationReplacePinnedMaps, failure)
 	}
 	l.replacing.Lock()
 	defer l.replacing.Unlock()
@@ -64,7 +69,7 @@ func (l *Loader) mendPins(ctx context.Context, owner program.Owner, request *gob
 		logr.FromContextOrDiscard(ctx).Error(settled, "Failed to remove replaced pins, or to put them back; retrying at the next load")
 	}
 	if err != nil {
-		return explain("the bytecode can't be loaded with a new map either, so the pinned map stays", err)
+		return explain(problem.PinNotTheCause, "the bytecode can't be loaded with a new map either, so the pinned map stays", err)
 	}
 	l.Replaced(owner.Key, cause)
 	return nil
@@ -125,7 +130,7 @@ func (l *Loader) setAside(ctx context.Context, key program.Key, misfits []pins.M
 	for _, m := range misfits {
 		others := slices.DeleteFunc(slices.Clone(users[m.ID]), func(id uint32) bool { return slices.Contains(own, id) })
 		if len(others) > 0 {
-			return fmt.Errorf("the pin is kept because other programs use the map: %d", others)
+			return problem.Errorf(problem.PinInUse, "the pin is kept because other programs use the map: %d", others)
 		}
 	}
 	for _, m := range misfits {

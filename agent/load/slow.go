@@ -5,7 +5,6 @@ package load
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -14,6 +13,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/recent"
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 const (
@@ -42,13 +42,16 @@ type slowLoad struct {
 
 // slowError is the failure of a Load that takes too long each time.
 type slowError struct {
-	text    string
+	note    problem.Note
 	failure error
 }
 
-func (e *slowError) Error() string { return e.text }
+func (e *slowError) Error() string { return e.note.Text }
 
 func (e *slowError) Unwrap() error { return e.failure }
+
+// Problem implements the method of errors that name their problem.
+func (e *slowError) Problem() problem.Reason { return e.note.Reason }
 
 // try calls load, unless it took too long lately. In that case, it returns the same error.
 func (s *slowLoads) try(id attempt, load func() error) error {
@@ -68,7 +71,7 @@ func (s *slowLoads) try(id attempt, load func() error) error {
 	is := slowLoad{times: last.times + 1, err: err}
 	if is.times >= slowAgain {
 		delay := min(firstSlow<<min(is.times-slowAgain, 10), lastReload) //nolint:mnd // so that it doesn't overflow
-		is.err = &slowError{fmt.Sprintf("this load took longer than %s, %d times in a row, so it is tried again in %s: %s", bpfman.MaxLoad, is.times, delay, failed.Op), err}
+		is.err = &slowError{problem.Notef(problem.LoadSlow, "this load took longer than %s, %d times in a row, so it is tried again in %s: %s", bpfman.MaxLoad, is.times, delay, failed.Op), err}
 		is.until = time.Now().Add(delay)
 	}
 	s.kept.Put(id.owner.Namespace, id, is)

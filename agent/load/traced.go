@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/internal/nearest"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -58,10 +59,10 @@ func findFunction(name string, types *btf.Spec, dir string) error {
 			continue
 		}
 		if split := readTypes(filepath.Join(dir, module.Name()), types); split != nil && split.TypeByName(name, &found) == nil {
-			return fmt.Errorf("the daemon can't attach it to %s, which is in the kernel's module %s: use a kprobe", name, module.Name())
+			return problem.Errorf(problem.KernelFunctionInModule, "the daemon can't attach it to %s, which is in the kernel's module %s: use a kprobe", name, module.Name())
 		}
 	}
-	return fmt.Errorf("this kernel has no function %s, or inlines it%s: correct func_name, or select other nodes", name, nearest.Question(name, functionsOf(types)))
+	return problem.Errorf(problem.NoSuchKernelFunction, "this kernel has no function %s, or inlines it%s: correct func_name, or select other nodes", name, nearest.Question(name, functionsOf(types)))
 }
 
 // readTypes reads types from a file of the kernel's. Those of modules are based on the kernel's own. It returns nil if they

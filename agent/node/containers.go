@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/internal/cri"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // criDeadline is the deadline of one list of containers, with the requests that follow from it.
@@ -93,7 +93,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 	case r.lane <- struct{}{}:
 		defer func() { <-r.lane }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("list containers: the container runtime hasn't answered earlier requests: %w", ctx.Err())
+		return nil, problem.Errorf(problem.ContainerRuntimeFails, "list containers: the container runtime hasn't answered earlier requests: %w", ctx.Err())
 	}
 	if err := r.connect(); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 	containers, sandboxes, err := r.list(ctx)
 	if err != nil {
 		r.disconnect() // another runtime may have replaced it
-		return nil, fmt.Errorf("list containers at %s: %w", r.socket, err)
+		return nil, problem.Errorf(problem.ContainerRuntimeFails, "list containers at %s: %w", r.socket, err)
 	}
 	used := inUse(containers, sandboxes, pods)
 	r.known.forget(containers, sandboxes)
@@ -115,7 +115,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 		if err := r.describe(ctx, &found, c.GetState(), networks[found.Sandbox]); status.Code(err) == codes.NotFound {
 			continue // it was removed after the list
 		} else if err != nil {
-			found.Err = fmt.Errorf("get the status of container %s of pod %s/%s: %w", found.Name, found.Namespace, found.Pod, err)
+			found.Err = problem.Errorf(problem.ContainerRuntimeFails, "get the status of container %s of pod %s/%s: %w", found.Name, found.Namespace, found.Pod, err)
 		}
 		out = append(out, found)
 	}
@@ -139,7 +139,7 @@ func (r *Runtime) sandboxes(ctx context.Context, ready []*runtimeapi.PodSandbox,
 		found := of.entry(s.GetId())
 		found.HostNetwork, found.HostPID, found.NetNS = is.hostNetwork, is.hostPID, is.netns
 		if err != nil {
-			found.Err = fmt.Errorf("get the status of the sandbox of pod %s/%s: %w", found.Namespace, found.Pod, err)
+			found.Err = problem.Errorf(problem.ContainerRuntimeFails, "get the status of the sandbox of pod %s/%s: %w", found.Namespace, found.Pod, err)
 		}
 		out = append(out, found)
 	}
@@ -255,7 +255,7 @@ func (r *Runtime) details(ctx context.Context, id string) (details, error) {
 		return of, nil
 	}
 	if of.pid = info.PID; of.pid <= 0 {
-		return details{}, errors.New("the status has no process ID")
+		return details{}, problem.Errorf(problem.ContainerRuntimeFails, "the status has no process ID")
 	}
 	return of, nil
 }
@@ -271,7 +271,7 @@ func (r *Runtime) network(ctx context.Context, id string) (network, error) {
 	}
 	options := response.GetStatus().GetLinux().GetNamespaces().GetOptions()
 	if options == nil {
-		return network{}, errors.New("the container runtime doesn't report which namespaces the pod uses")
+		return network{}, problem.Errorf(problem.ContainerRuntimeFails, "the container runtime doesn't report which namespaces the pod uses")
 	}
 	is := network{
 		hostNetwork: options.GetNetwork() == runtimeapi.NamespaceMode_NODE,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // PodInterfaces finds the interfaces in the network namespaces of pods. It reads
@@ -92,7 +93,7 @@ func (p *PodInterfaces) read(c program.Container) ([]string, error) {
 const maxTable = 1 << 20
 
 // errManyInterfaces is the error of a pod with more interfaces.
-var errManyInterfaces = errors.New("too many interfaces in the pod to discover them")
+var errManyInterfaces = problem.Errorf(problem.TooManyInterfaces, "too many interfaces in the pod to discover them")
 
 // of returns the interfaces in a process's network namespace.
 func (p *PodInterfaces) of(process program.Process) ([]string, error) {

@@ -5,7 +5,6 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // CheckProcesses returns a function that returns an error unless a process is still the one of its container or sandbox. It
@@ -25,7 +25,7 @@ func CheckProcesses(proc string) func(program.Process) error {
 		}
 		err := isThere(proc, process)
 		if errors.Is(err, errNoProcess) {
-			return fmt.Errorf("process %d of the container or sandbox %s has ended", process.PID, process.Of)
+			return problem.Errorf(problem.ProcessEnded, "process %d of the container or sandbox %s has ended", process.PID, process.Of)
 		}
 		return err
 	}
@@ -49,7 +49,7 @@ func isThere(proc string, process program.Process) error {
 // visible returns an error if a proc file system doesn't show the host's processes.
 func visible(proc string) error {
 	if _, err := os.Stat(filepath.Join(proc, "1")); err != nil {
-		return fmt.Errorf("the host's processes aren't visible (hidepid?): %w", err)
+		return problem.Errorf(problem.ProcHidden, "the host's processes aren't visible (hidepid?): %w", err)
 	}
 	return nil
 }
@@ -60,5 +60,5 @@ func gone(err error) error {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
 		return errNoProcess
 	}
-	return fmt.Errorf("read a process of a pod: %w", err)
+	return problem.Errorf(problem.ProcHidden, "read a process of a pod: %w", err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 const (
@@ -40,7 +41,7 @@ func WatchStarts(socket string) func(ctx context.Context, starts program.Starts)
 			if ctx.Err() != nil {
 				return
 			}
-			starts.Connected(ctx, fmt.Errorf("the agent isn't connected to the container runtime's NRI: %w", err))
+			starts.Connected(ctx, problem.Errorf(problem.StartsNotReported, "the agent isn't connected to the container runtime's NRI: %w", err))
 			select {
 			case <-ctx.Done():
 			case <-time.After(reconnect):
@@ -63,7 +64,7 @@ func runPlugin(ctx context.Context, socket string, starts program.Starts) error 
 	runtime, err := stub.New(p, stub.WithConnection(conn), stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex),
 		stub.WithLogger(nriLog{p.log}), stub.WithOnClose(cancel))
 	if err != nil {
-		return fmt.Errorf("register with the container runtime: %w", err)
+		return problem.Errorf(problem.StartsNotReported, "register with the container runtime: %w", err)
 	}
 	ended := make(chan error, 1)
 	// The stub waits forever for a runtime that ends after the registration. Then it is left behind, without its connection.
@@ -77,11 +78,11 @@ func runPlugin(ctx context.Context, socket string, starts program.Starts) error 
 			awaited = nil
 			late.Stop()
 		case <-late.C:
-			return errors.New("the registration takes too long")
+			return problem.Errorf(problem.StartsNotReported, "the registration takes too long")
 		case err := <-ended:
-			return errors.Join(errors.New("it ended the connection"), err)
+			return errors.Join(problem.Errorf(problem.StartsNotReported, "it ended the connection"), err)
 		case <-ctx.Done():
-			return errors.New("it ended the connection")
+			return problem.Errorf(problem.StartsNotReported, "it ended the connection")
 		}
 	}
 }
@@ -162,7 +163,7 @@ func announce(pod *api.PodSandbox, c *api.Container) program.Container {
 	}
 	namespaces := pod.GetLinux().GetNamespaces()
 	if len(namespaces) == 0 { // it can be in those of the node, or not
-		of.Err = errors.New("the container runtime doesn't report the pod's namespaces")
+		of.Err = problem.Errorf(problem.StartedBeforeAttached, "the container runtime doesn't report the pod's namespaces")
 		return of
 	}
 	has := func(kind string) bool {
@@ -170,7 +171,7 @@ func announce(pod *api.PodSandbox, c *api.Container) program.Container {
 	}
 	of.HostNetwork, of.HostPID = !has("network"), !has("pid")
 	if c != nil && of.PID == 0 {
-		of.Err = errors.New("the container runtime doesn't report the container's process before its start")
+		of.Err = problem.Errorf(problem.StartedBeforeAttached, "the container runtime doesn't report the container's process before its start")
 	}
 	if i := slices.IndexFunc(namespaces, func(n *api.LinuxNamespace) bool { return n.GetType() == "network" }); i >= 0 {
 		of.NetNS = namespaces[i].GetPath()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -67,7 +68,7 @@ type Misfit struct {
 }
 
 func (m Misfit) String() string {
-	return fmt.Sprintf("the pinned map %s has %s, but the bytecode declares %s", filepath.Join(Dir, m.Pinned.Name), m.Pinned, m.Declared)
+	return problem.Notef(problem.PinnedMapDiffers, "the pinned map %s has %s, but the bytecode declares %s", filepath.Join(Dir, m.Pinned.Name), m.Pinned, m.Declared).Text
 }
 
 // Misfits compares the declared maps that are pinned by name with those that are pinned in a directory.
@@ -98,16 +99,16 @@ func Misfits(dir string, declared []reader.Map) ([]Misfit, error) {
 func (m *Misfit) look() error {
 	pinned, err := ebpf.LoadPinnedMap(m.path, &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
-		return fmt.Errorf("open pinned map: %w", err)
+		return problem.Errorf(problem.PinNotReplaced, "open pinned map: %w", err)
 	}
 	defer pinned.Close()
 	info, err := pinned.Info()
 	if err != nil {
-		return fmt.Errorf("read shape of pinned map %s: %w", m.Declared.Name, err)
+		return problem.Errorf(problem.PinNotReplaced, "read shape of pinned map %s: %w", m.Declared.Name, err)
 	}
 	id, ok := info.ID()
 	if !ok {
-		return fmt.Errorf("pinned map %s: the kernel reports no ID", m.Declared.Name)
+		return problem.Errorf(problem.PinNotReplaced, "pinned map %s: the kernel reports no ID", m.Declared.Name)
 	}
 	m.ID = uint32(id)
 	m.Pinned = Map{Name: m.Declared.Name, Type: info.Type, KeySize: info.KeySize, ValueSize: info.ValueSize}
@@ -122,10 +123,10 @@ func (m Misfit) SetAside() error {
 		return err
 	}
 	if now.ID != m.ID {
-		return fmt.Errorf("pinned map %s: another map has replaced it", m.Declared.Name)
+		return problem.Errorf(problem.PinNotReplaced, "pinned map %s: another map has replaced it", m.Declared.Name)
 	}
 	if err := os.Rename(m.path, filepath.Join(filepath.Dir(m.path), aside+m.Declared.Name)); err != nil {
-		return fmt.Errorf("set pin aside: %w", err)
+		return problem.Errorf(problem.PinNotReplaced, "set pin aside: %w", err)
 	}
 	return nil
 }
@@ -134,7 +135,7 @@ func (m Misfit) SetAside() error {
 func Replaced(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("list pinned maps: %w", err)
+		return nil, problem.Errorf(problem.PinNotReplaced, "list pinned maps: %w", err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -157,12 +158,12 @@ func Settle(dir, name string, used func(id uint32) bool) error {
 		return err
 	case used(now.ID):
 		if err := os.Remove(before); err != nil {
-			return fmt.Errorf("remove replaced pin: %w", err)
+			return problem.Errorf(problem.PinNotReplaced, "remove replaced pin: %w", err)
 		}
 		return nil
 	}
 	if err := os.Rename(before, now.path); err != nil {
-		return fmt.Errorf("put pin back: %w", err)
+		return problem.Errorf(problem.PinNotReplaced, "put pin back: %w", err)
 	}
 	return nil
 }

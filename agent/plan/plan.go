@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -27,6 +26,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -56,7 +56,7 @@ func (p Plan) WithEvicted(programs ...daemon.Program) Plan {
 }
 
 // errHeld is the problem of programs that are held.
-var errHeld = errors.New("the daemon has links whose attach points are unknown until the program's report can be read")
+var errHeld = problem.Errorf(problem.LinksUnknown, "the daemon has links whose attach points are unknown until the program's report can be read")
 
 // WithHeld returns the plan that holds the programs of some members.
 func (p Plan) WithHeld(held func(program.Member) bool) Plan {
@@ -151,9 +151,9 @@ type Program struct {
 	// Idle is the type of the program's condition if there is nothing to attach to.
 	Idle v1alpha1.BpfProgramConditionType
 	// Notes are what users should know although the program works.
-	Notes []string
+	Notes []problem.Note
 	// Starts are what users should know about the starts of pods, even while there is nothing to attach to.
-	Starts []string
+	Starts []problem.Note
 	// Policies contains the verdicts of policies on attach points.
 	Policies []v1alpha1.BpfProgramPolicy
 }
@@ -186,7 +186,7 @@ func LinkOf(point program.AttachPoint) daemon.Link {
 type Blocked struct {
 	program.Member
 	Condition v1alpha1.BpfProgramConditionType
-	Message   string
+	Err       error
 }
 
 // MapOwner is a program on this node whose maps others can share.
@@ -207,10 +207,10 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 }
 
 // AllBlocked returns the plan for an owner none of whose programs can be loaded, for the same reason.
-func AllBlocked(owner program.Owner, condition v1alpha1.BpfProgramConditionType, message string) Plan {
+func AllBlocked(owner program.Owner, condition v1alpha1.BpfProgramConditionType, reason error) Plan {
 	p := Plan{UID: owner.UID}
 	for _, member := range owner.Members {
-		p.Blocked = append(p.Blocked, Blocked{member, condition, message})
+		p.Blocked = append(p.Blocked, Blocked{member, condition, reason})
 	}
 	return p
 }
@@ -240,7 +240,7 @@ func WantLoaded(owner program.Owner, node program.Node, actual []daemon.Program)
 func want(owner program.Owner, node program.Node, sharing func(_ metav1.LabelSelector, function string) (uint32, *Blocked)) Plan {
 	p := Plan{UID: owner.UID}
 	for _, member := range owner.Members {
-		if incomplete := member.Incomplete(); incomplete != "" {
+		if incomplete := member.Incomplete(); incomplete != nil {
 			p.Blocked = append(p.Blocked, Blocked{member, v1alpha1.BpfProgCondNotLoaded, incomplete})
 			continue
 		}
@@ -254,11 +254,11 @@ func want(owner program.Owner, node program.Node, sharing func(_ metav1.LabelSel
 			}
 			mapOwner = &id
 		}
-		points, problem := member.AttachPoints(node)
+		points, err := member.AttachPoints(node)
 		load := p.loadFor(member.LoadInfo(), mapOwner)
 		points = load.withoutRepeated(member.LoadInfo().GetName(), points)
-		wanted := Program{Member: member, Points: points, Problem: problem, Notes: program.Notes(member.Spec, node)}
-		if wanted.Unseen = errors.Is(problem, program.ErrUnseen); wanted.Unseen {
+		wanted := Program{Member: member, Points: points, Problem: err, Notes: program.Notes(member.Spec, node)}
+		if wanted.Unseen = errors.Is(err, program.ErrUnseen); wanted.Unseen {
 			wanted.Problem = nil
 		} else if len(points) == 0 {
 			wanted.Idle = program.Idle(member.Spec, node)
@@ -317,7 +317,7 @@ func (p *Plan) loadFor(function *gobpfman.LoadInfo, mapOwner *uint32) *Load {
 func resolve(owner program.Owner, selector metav1.LabelSelector, mapOwners []MapOwner) (uint32, *Blocked) {
 	s, err := metav1.LabelSelectorAsSelector(&selector)
 	if err != nil {
-		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: "mapownerselector: " + err.Error()}
+		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Err: problem.Errorf(problem.NoSuchMapOwner, "mapownerselector: %w", err)}
 	}
 	var found []MapOwner
 	for _, m := range mapOwners {
@@ -327,7 +327,7 @@ func resolve(owner program.Owner, selector metav1.LabelSelector, mapOwners []Map
 	}
 	switch {
 	case len(found) == 0:
-		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: "no program on this node matches mapownerselector " + s.String()}
+		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Err: problem.Errorf(problem.NoSuchMapOwner, "no program on this node matches mapownerselector %s", s)}
 	// Programs that use one function are one loaded program with one set of maps.
 	case slices.ContainsFunc(found, func(m MapOwner) bool { return m.ID != found[0].ID }):
 		names := make([]string, 0, len(found))
@@ -335,9 +335,9 @@ func resolve(owner program.Owner, selector metav1.LabelSelector, mapOwners []Map
 			names = append(names, m.Name)
 		}
 		slices.Sort(names)
-		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: fmt.Sprintf("mapownerselector %s matches %d programs on this node instead of one: %v", s, len(names), names)}
+		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Err: problem.Errorf(problem.SeveralMapOwners, "mapownerselector %s matches %d programs on this node instead of one: %v", s, len(names), names)}
 	case found[0].ID == 0:
-		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotLoaded, Message: "map owner " + found[0].Name + " is not loaded on this node"}
+		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotLoaded, Err: problem.Errorf(problem.MapOwnerNotLoaded, "map owner %s is not loaded on this node", found[0].Name)}
 	}
 	return found[0].ID, nil
 }
@@ -380,11 +380,11 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	location := &gobpfman.BytecodeLocation{}
 	switch b := owner.Bytecode; {
 	case b.Image != nil && b.Image.Url == "":
-		return nil, errors.New("bytecode.image.url is empty")
+		return nil, problem.Errorf(problem.NoBytecode, "bytecode.image.url is empty")
 	case b.Image != nil:
 		location = nil // a file that is found by the image
 	case b.Path != nil && len(owner.Globals) > 0:
-		return nil, errors.New("globals need an image, because the agent can't read the types of variables in bytecode.path: set their bytes in globaldata")
+		return nil, problem.Errorf(problem.GlobalWithoutValues, "globals need an image, because the agent can't read the types of variables in bytecode.path: set their bytes in globaldata")
 	case b.Path != nil:
 		file, err := bytecodeFile(*b.Path)
 		if err != nil {
@@ -392,11 +392,11 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 		}
 		location.Location = &gobpfman.BytecodeLocation_File{File: file}
 	default:
-		return nil, errors.New("bytecode has neither an image nor a path")
+		return nil, problem.Errorf(problem.NoBytecode, "bytecode has neither an image nor a path")
 	}
 	for _, name := range slices.Sorted(maps.Keys(owner.GlobalData)) {
 		if owner.GlobalData[name] == nil {
-			return nil, fmt.Errorf("globaldata %s is neither base64 nor a list of bytes: set a number, a string, or a list of numbers in globals instead", name)
+			return nil, problem.Errorf(problem.GlobalDataInvalid, "globaldata %s is neither base64 nor a list of bytes: set a number, a string, or a list of numbers in globals instead", name)
 		}
 	}
 	uid := string(owner.UID)
@@ -430,11 +430,11 @@ func bytecodeFile(requested string) (string, error) {
 	file := path.Clean("/" + requested)
 	switch {
 	case requested == "":
-		return "", errors.New("bytecode.path is empty")
+		return "", problem.Errorf(problem.NoBytecode, "bytecode.path is empty")
 	case program.MayBlock(file):
-		return "", fmt.Errorf("bytecode path %s is not a regular file: the daemon would never finish reading it", requested)
+		return "", problem.Errorf(problem.FileNotRegular, "bytecode path %s is not a regular file: the daemon would never finish reading it", requested)
 	case program.Below(file, bytecode.Dir):
-		return "", fmt.Errorf("bytecode path %s is in the node's store of images: set bytecode.image instead", requested)
+		return "", problem.Errorf(problem.NoBytecode, "bytecode path %s is in the node's store of images: set bytecode.image instead", requested)
 	}
 	return file, nil
 }

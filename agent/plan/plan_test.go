@@ -318,7 +318,7 @@ func TestUpstreamFault18MapOwners(t *testing.T) {
 			owner := program.OwnerOf("TracepointProgram", object)
 			p := Want(owner, program.Node{}, test.owners)
 			if test.condition != "" {
-				if len(p.Loads) != 0 || len(p.Blocked) != 1 || p.Blocked[0].Condition != test.condition || p.Blocked[0].Message != test.message ||
+				if len(p.Loads) != 0 || len(p.Blocked) != 1 || p.Blocked[0].Condition != test.condition || p.Blocked[0].Err.Error() != test.message ||
 					p.Blocked[0].LoadInfo().GetName() != "f" {
 					t.Errorf("got %+v", p)
 				}
@@ -523,7 +523,7 @@ func TestAttachedOnNode(t *testing.T) {
 // A version is attached to interfaces of the node only where it was confirmed, and elsewhere as before. What is attached there
 // stays.
 func TestConfine(t *testing.T) {
-	undone, absent := errors.New("undone"), &program.AbsentError{Text: "absent"}
+	undone, absent := errors.New("undone"), &program.AbsentError{Err: errors.New("absent")}
 	member := func(id, function string, points ...program.AttachPoint) Program {
 		o := &v1alpha1.XdpProgram{}
 		o.Spec.BpfFunctionName = function

@@ -4,12 +4,12 @@
 package program
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // mostDiscovered is the maximum number of discovered interfaces that a program is
@@ -21,8 +21,10 @@ const mostDiscovered = 1024
 // attached to. The others aren't attach points.
 type ExcessError struct{ Found int }
 
-func (e *ExcessError) Error() string {
-	return fmt.Sprintf("the discovery selects %d interfaces: attached to %d, the first ones by name in each network", e.Found, mostDiscovered)
+func (e *ExcessError) Error() string { return e.Unwrap().Error() }
+
+func (e *ExcessError) Unwrap() error {
+	return problem.Errorf(problem.DiscoveryTruncated, "the discovery selects %d interfaces: attached to %d, the first ones by name in each network", e.Found, mostDiscovered)
 }
 
 // discovery selects interfaces by their names.
@@ -57,7 +59,7 @@ func matchers(what string, entries []string) ([]*regexp.Regexp, error) {
 		}
 		compiled, err := regexp.Compile(pattern)
 		if err != nil {
-			return nil, fmt.Errorf("pattern of %s interfaces %s: %w", what, entry, err)
+			return nil, problem.Errorf(problem.DiscoveryInvalid, "pattern of %s interfaces %s: %w", what, entry, err)
 		}
 		out = append(out, compiled)
 	}

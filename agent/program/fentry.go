@@ -38,7 +38,7 @@ func fexitOf(i *v1alpha1.FexitProgramInfo) Spec {
 	}
 }
 
-func (f fentry) Incomplete() string {
+func (f fentry) Incomplete() error {
 	return cmp.Or(f.function.Incomplete(), whereEmpty("func_name", f.symbol))
 }
 

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -56,21 +57,20 @@ func (f function) MapOwner() *metav1.LabelSelector {
 	return &f.mapOwner
 }
 
-func (f function) Incomplete() string { return whereEmpty("bpffunctionname", f.name) }
+func (f function) Incomplete() error { return whereEmpty("bpffunctionname", f.name) }
 
-// whereEmpty returns a message if the value of a field is empty, and ""
-// otherwise.
-func whereEmpty(field, value string) string {
+// whereEmpty returns an error if the value of a field is empty.
+func whereEmpty(field, value string) error {
 	if value != "" {
-		return ""
+		return nil
 	}
-	return field + " is empty"
+	return problem.Errorf(problem.FieldEmpty, "%s is empty", field)
 }
 
 // unlessLoadedOnly is [whereEmpty] for a field that only attaching needs.
-func (f function) unlessLoadedOnly(field, value string) string {
+func (f function) unlessLoadedOnly(field, value string) error {
 	if !f.attached {
-		return ""
+		return nil
 	}
 	return whereEmpty(field, value)
 }

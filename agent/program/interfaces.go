@@ -12,6 +12,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/printable"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -44,9 +45,9 @@ func (o onNetwork) matchesPod(n Node) bool {
 
 // choices returns a message if primarynodeinterface is false, because only its
 // presence matters.
-func (o onNetwork) choices() []string {
+func (o onNetwork) choices() []problem.Note {
 	if primary := o.interfaces.PrimaryNodeInterface; primary != nil && !*primary {
-		return []string{"primarynodeinterface: false also selects the primary interface"}
+		return []problem.Note{problem.Notef(problem.FieldWithoutEffect, "primarynodeinterface: false also selects the primary interface")}
 	}
 	return nil
 }
@@ -101,7 +102,7 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 		switch {
 		case c.HostNetwork && o.containers.tenant:
 			refused := newAttachPoint("interfaces"+v1alpha1.InPod+c.pod(), nil, "")
-			refused.Lack = errors.New("the pod uses the network of the node (hostNetwork), where namespaced programs aren't attached")
+			refused.Lack = problem.Errorf(problem.HostNetwork, "the pod uses the network of the node (hostNetwork), where namespaced programs aren't attached")
 			points = append(points, refused)
 		case c.HostNetwork:
 			networks = append(networks, host)
@@ -175,11 +176,11 @@ func onHost(n Node, names []string, what string, info func(iface string, netns *
 // lacks returns the error for a missing interface. It names the node's primary one, because the names of interfaces
 // differ between nodes, and not all, because those of pods appear and disappear.
 func (n Node) lacks(name string) error {
-	text := "the node has no interface " + name
+	has := ""
 	if primary, err := n.primaryInterface(); err == nil {
-		text += "; its primary interface is " + primary
+		has = "; its primary interface is " + primary
 	}
-	return &AbsentError{text}
+	return absent(problem.NoSuchInterface, "the node has no interface %s%s", name, has)
 }
 
 // OnNode reports whether an attach point with this name, of which nothing else is known, is at an interface of the node. Their names have no spaces.
@@ -198,7 +199,7 @@ func inPod(c Container, names []string, what string, info func(iface string, net
 		point := newAttachPoint(printable.Text(name)+what+v1alpha1.InPod+c.pod(), info(name, nil), c.Sandbox)
 		point.Info, point.Process, point.In = info(name, &netns), c.Holder(), c.Sandbox
 		if c.NetNS == "" {
-			point.Lack = &AbsentError{"the container runtime doesn't report the pod's network namespace"}
+			point.Lack = absent(problem.PodGone, "the container runtime doesn't report the pod's network namespace")
 		}
 		points = append(points, point)
 	}

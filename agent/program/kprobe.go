@@ -33,7 +33,7 @@ func kprobeOf(member string, i *v1alpha1.KprobeProgramInfo) Spec {
 	return kprobe{functionOf(gobpfman.BpfmanProgramType_KPROBE, i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.RetProbe}
 }
 
-func (k kprobe) Incomplete() string {
+func (k kprobe) Incomplete() error {
 	return cmp.Or(k.function.Incomplete(), k.unlessLoadedOnly("func_name", k.symbol))
 }
 

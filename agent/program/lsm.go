@@ -22,7 +22,7 @@ func lsmOf(i *v1alpha1.LsmProgramInfo) Spec {
 	return lsm{functionOf(gobpfman.BpfmanProgramType_LSM, i.BpfProgramCommon), i.HookName}
 }
 
-func (l lsm) Incomplete() string {
+func (l lsm) Incomplete() error {
 	return cmp.Or(l.function.Incomplete(), whereEmpty("hook_name", l.hook))
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Node contains the state of this node that attach points depend on. Package node
@@ -94,11 +95,11 @@ func (s *containerSelector) match(n Node) (found, unknown []Container, err error
 	case n.Hosted:
 		return []Container{{HostNetwork: true}}, nil, nil
 	case n.ContainersErr != nil:
-		return nil, nil, &AbsentError{n.ContainersErr.Error()}
+		return nil, nil, &AbsentError{n.ContainersErr}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&s.Pods)
 	if err != nil {
-		return nil, nil, fmt.Errorf("pod selector: %w", err)
+		return nil, nil, problem.Errorf(problem.PodSelectorInvalid, "pod selector: %w", err)
 	}
 	for _, c := range n.Containers {
 		if s.Namespace != "" && s.Namespace != c.Namespace || s.tenant && c.Deleted || !s.named(c) {
@@ -127,9 +128,9 @@ func firstOf(unknown []Container) error {
 	case 0:
 		return nil
 	case 1:
-		return &AbsentError{unknown[0].Err.Error()}
+		return &AbsentError{unknown[0].Err}
 	}
-	return &AbsentError{fmt.Sprintf("%s; and %d more containers", unknown[0].Err, len(unknown)-1)}
+	return &AbsentError{fmt.Errorf("%w; and %d more containers", unknown[0].Err, len(unknown)-1)}
 }
 
 // running returns the selected containers that are running. An error means that others may be, too.
@@ -225,5 +226,5 @@ func (n Node) primaryInterface() (string, error) {
 			return slices.Min(found), nil
 		}
 	}
-	return "", &AbsentError{fmt.Sprintf("no interface of node %s has one of its internal addresses %v", n.Name, n.Addresses)}
+	return "", absent(problem.NoPrimaryInterface, "no interface of node %s has one of its internal addresses %v", n.Name, n.Addresses)
 }

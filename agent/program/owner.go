@@ -12,6 +12,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/userobject"
 )
 
@@ -81,12 +82,12 @@ func OwnerOf(kind string, o v1alpha1.UserObject) Owner {
 
 // Choices describes which option is used for a member if the spec sets several.
 // Upstream uses the same one.
-func (o Owner) Choices(m Member) []string {
-	var choices []string
+func (o Owner) Choices(m Member) []problem.Note {
+	var choices []problem.Note
 	if o.Bytecode.Image != nil && o.Bytecode.Path != nil {
-		choices = append(choices, "bytecode has both an image and a path: the image is used")
+		choices = append(choices, problem.Notef(problem.TwoBytecodes, "bytecode has both an image and a path: the image is used"))
 	}
-	if k, ok := m.Spec.(interface{ choices() []string }); ok {
+	if k, ok := m.Spec.(interface{ choices() []problem.Note }); ok {
 		choices = append(choices, k.choices()...)
 	}
 	return choices

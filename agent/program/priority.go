@@ -3,7 +3,7 @@
 
 package program
 
-import "fmt"
+import "github.com/bpfman/bpfman-operator/internal/problem"
 
 // Reserved are the priorities of network programs that are reserved for cluster-scoped kinds, because a program can
 // keep those after it from running. Namespaced programs have had them before, so they only lose them if it
@@ -23,7 +23,7 @@ func (o onNetwork) refusal(n Node) error {
 	if !n.Reserved.Enforced || !o.reserved(n) {
 		return nil
 	}
-	return fmt.Errorf("priority %d is reserved for cluster-scoped programs: set one from %d to %d "+
+	return problem.Errorf(problem.PriorityReserved, "priority %d is reserved for cluster-scoped programs: set one from %d to %d "+
 		"(bpfman.priority.reserved of the ConfigMap bpfman-config)", o.priority, n.Reserved.Below, maxPriority)
 }
 
@@ -32,17 +32,17 @@ func (o onNetwork) reserved(n Node) bool {
 }
 
 // notes says in which order a namespaced program with a reserved priority runs.
-func (o onNetwork) notes(n Node) []string {
+func (o onNetwork) notes(n Node) []problem.Note {
 	if !o.reserved(n) {
 		return nil
 	}
-	return []string{fmt.Sprintf("priority %d is reserved for cluster-scoped programs, and runs before those with a higher number: "+
+	return []problem.Note{problem.Notef(problem.PriorityReserved, "priority %d is reserved for cluster-scoped programs, and runs before those with a higher number: "+
 		"set a priority from %d to %d", o.priority, n.Reserved.Below, maxPriority)}
 }
 
 // Notes returns what users should know about a program on a node, although it works.
-func Notes(s Spec, n Node) []string {
-	noted, ok := s.(interface{ notes(n Node) []string })
+func Notes(s Spec, n Node) []problem.Note {
+	noted, ok := s.(interface{ notes(n Node) []problem.Note })
 	if !ok {
 		return nil
 	}

@@ -57,7 +57,10 @@ func TestReservedPriorities(t *testing.T) {
 			if told != test.refused || points[0].Withdrawn != test.refused || !test.refused && points[0].Lack != nil {
 				t.Errorf("%s: withdrawn %t, %v", what, points[0].Withdrawn, points[0].Lack)
 			}
-			notes := strings.Join(Notes(spec, n), "")
+			notes := ""
+			for _, note := range Notes(spec, n) {
+				notes += note.Text
+			}
 			if strings.Contains(notes, "runs before those with a higher number: set a priority from 100 to 1000") != test.mentioned || !test.mentioned && notes != "" {
 				t.Errorf("%s: %q", what, notes)
 			}

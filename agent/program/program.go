@@ -22,6 +22,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -48,9 +49,9 @@ type Spec interface {
 	// example "tc-ingress-stats". Several members can have the same ID.
 	ID() string
 	// Incomplete names a missing field without which the program can't be loaded or
-	// attached. It returns "" if there is none. Like upstream's, the schema permits
+	// attached. It returns nil if there is none. Like upstream's, the schema permits
 	// such objects.
-	Incomplete() string
+	Incomplete() error
 	// MapOwner selects the program whose maps this one uses. It returns nil if
 	// there is no selector.
 	MapOwner() *metav1.LabelSelector
@@ -190,9 +191,15 @@ func HookOf(info *gobpfman.AttachInfo) policy.Hook {
 }
 
 // AbsentError is about something that the node doesn't have yet, such as an interface.
-type AbsentError struct{ Text string }
+type AbsentError struct{ Err error }
 
-func (e *AbsentError) Error() string { return e.Text }
+func (e *AbsentError) Error() string { return e.Err.Error() }
+func (e *AbsentError) Unwrap() error { return e.Err }
+
+// absent returns an AbsentError that names its problem.
+func absent(reason problem.Reason, format string, args ...any) error {
+	return &AbsentError{problem.Errorf(reason, format, args...)}
+}
 
 // OnNode reports whether a program there can cut off the node: at an interface outside of pods, or where it can deny any
 // operation.
@@ -214,8 +221,8 @@ func (p AttachPoint) OnNode() bool {
 func newAttachPoint(name string, info *gobpfman.AttachInfo, instance string) AttachPoint {
 	sum := sha256.Sum256(append(deterministic(info), "\x00"+instance...))
 	point := AttachPoint{Name: name, Info: info, Digest: hex.EncodeToString(sum[:8])}
-	if problem := HookOf(info).Problem(); problem != "" {
-		point.Lack, point.Withdrawn = errors.New(problem), true
+	if invalid := HookOf(info).Problem(); invalid != "" {
+		point.Lack, point.Withdrawn = errors.New(invalid), true
 	}
 	return point
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/userobject"
 )
 
@@ -73,8 +74,8 @@ func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
 		t.Fatalf("members %v", owner.Members)
 	}
 	for i, want := range []string{`spec.programs[0] has no configuration for its type "XDP"`, "spec.programs[1] has no type"} {
-		if got := owner.Members[i].Incomplete(); !strings.HasPrefix(got, want) {
-			t.Errorf("member %d: %q, want %q", i, got, want)
+		if got := owner.Members[i].Incomplete(); !strings.HasPrefix(text(got), want) {
+			t.Errorf("member %d: %v, want %q", i, got, want)
 		}
 	}
 }
@@ -98,8 +99,8 @@ func TestIncomplete(t *testing.T) {
 		"kretprobe with offset":  {kprobeOf("kretprobe", &v1alpha1.KprobeProgramInfo{BpfProgramCommon: common, FunctionName: "g", Offset: 4}), ""},
 		"tracepoint, none named": {tracepointOf(&v1alpha1.TracepointProgramInfo{BpfProgramCommon: common}), ""},
 	} {
-		if got := test.kind.Incomplete(); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
+		if got := test.kind.Incomplete(); text(got) != test.want {
+			t.Errorf("%s: %v, want %q", name, got, test.want)
 		}
 	}
 }
@@ -113,9 +114,9 @@ func TestChoices(t *testing.T) {
 	o.Spec.ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "quay.io/a/b"}, Path: &path}
 	o.Spec.InterfaceSelector.PrimaryNodeInterface = &no
 	owner := OwnerOf("XdpProgram", o)
-	want := []string{
-		"bytecode has both an image and a path: the image is used",
-		"primarynodeinterface: false also selects the primary interface",
+	want := []problem.Note{
+		{Reason: problem.TwoBytecodes, Text: "bytecode has both an image and a path: the image is used"},
+		{Reason: problem.FieldWithoutEffect, Text: "primarynodeinterface: false also selects the primary interface"},
 	}
 	if got := owner.Choices(owner.Members[0]); !slices.Equal(got, want) {
 		t.Errorf("choices %q", got)

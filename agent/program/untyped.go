@@ -4,9 +4,8 @@
 package program
 
 import (
-	"fmt"
-
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // untyped is a member of an application without a valid program. The API server
@@ -14,18 +13,18 @@ import (
 // members that were stored with the schema of another version.
 type untyped struct {
 	function
-	problem string
+	problem error
 }
 
 func untypedOf(index int, t v1alpha1.EBPFProgType) Spec {
 	if t == "" {
-		return untyped{problem: fmt.Sprintf("spec.programs[%d] has no type, so nothing is loaded for it", index)}
+		return untyped{problem: problem.Errorf(problem.MemberWithoutType, "spec.programs[%d] has no type, so nothing is loaded for it", index)}
 	}
-	return untyped{problem: fmt.Sprintf("spec.programs[%d] has no configuration for its type %q", index, t)}
+	return untyped{problem: problem.Errorf(problem.MemberWithoutConfiguration, "spec.programs[%d] has no configuration for its type %q", index, t)}
 }
 
 func (untyped) ID() string { return "untyped" }
 
-func (u untyped) Incomplete() string { return u.problem }
+func (u untyped) Incomplete() error { return u.problem }
 
 func (untyped) AttachPoints(Node) ([]AttachPoint, error) { return nil, nil }

@@ -5,11 +5,10 @@ package program
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/userobject"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -50,7 +49,7 @@ func pidOf(pid int32) *int32 {
 	return &pid
 }
 
-func (u uprobe) Incomplete() string {
+func (u uprobe) Incomplete() error {
 	return cmp.Or(u.function.Incomplete(), u.unlessLoadedOnly("target", u.target))
 }
 
@@ -69,7 +68,7 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 	if u.containers == nil {
 		point := newAttachPoint(name, u.info(nil), "")
 		if point.Lack == nil && targetMayBlock(u.target) {
-			point.Lack = fmt.Errorf("target %s is not a regular file: the daemon would never finish reading it", u.target)
+			point.Lack = problem.Errorf(problem.FileNotRegular, "target %s is not a regular file: the daemon would never finish reading it", u.target)
 		}
 		point.Withdrawn = point.Lack != nil
 		return []AttachPoint{point}, nil
@@ -97,24 +96,24 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 func (u uprobe) refusal(n Node, c Container) error {
 	switch {
 	case u.pid != nil:
-		return errors.New("bpfman v0.6 can't limit a uprobe in a container to a process: remove pid")
+		return problem.Errorf(problem.UprobeForProcess, "bpfman v0.6 can't limit a uprobe in a container to a process: remove pid")
 	case u.containers.tenant && c.HostPID:
-		return errors.New("the pod uses the PID namespace of the node (hostPID), where namespaced uprobes aren't attached")
+		return problem.Errorf(problem.HostPID, "the pod uses the PID namespace of the node (hostPID), where namespaced uprobes aren't attached")
 	case u.containers.tenant && !n.allowsUprobes(u.containers.Namespace):
-		return errors.New("a uprobe runs for every process of the node with this file, also in other namespaces, " +
+		return problem.Errorf(problem.UprobeNotAllowed, "a uprobe runs for every process of the node with this file, also in other namespaces, "+
 			"and bpfman.uprobe.namespaces of the ConfigMap bpfman-config doesn't have this namespace")
 	}
 	return nil
 }
 
 // choices returns messages about when the uprobe runs.
-func (u uprobe) choices() []string {
-	var out []string
+func (u uprobe) choices() []problem.Note {
+	var out []problem.Note
 	if u.pid != nil && u.containers == nil {
-		out = append(out, "bpfman v0.6 ignores pid: the uprobe runs for every process with this file")
+		out = append(out, problem.Notef(problem.FieldWithoutEffect, "bpfman v0.6 ignores pid: the uprobe runs for every process with this file"))
 	}
 	if u.containers != nil && u.containers.tenant {
-		out = append(out, "the uprobe runs for every process of the node with this file, also in other namespaces")
+		out = append(out, problem.Notef(problem.UprobeForAllProcesses, "the uprobe runs for every process of the node with this file, also in other namespaces"))
 	}
 	return out
 }

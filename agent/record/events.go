@@ -40,7 +40,7 @@ func (r *Reports) tell(key program.Key, object v1alpha1.ProgramObject, before *v
 	case failed(is) && is.Message != was.Message:
 		cause, _, _ := strings.Cut(is.Message, "\n") // the report has the rest, such as the log of the kernel's verifier
 		event.Emit(r.Cluster.Events, owner, corev1.EventTypeWarning, is.Type, "Load",
-			fmt.Sprintf("Program %s %s on node %s: %s", function, failure(is), r.NodeName, cause))
+			fmt.Sprintf("Program %s %s on node %s%s: %s", function, failure(is), r.NodeName, named(object.GetStatus().Problem), cause))
 	case failed(was) && !failed(is) && is.Type != string(v1alpha1.BpfProgCondNone):
 		event.Emit(r.Cluster.Events, owner, corev1.EventTypeNormal, is.Type, "Load",
 			fmt.Sprintf("Program %s recovered on node %s", function, r.NodeName))
@@ -56,6 +56,14 @@ func failure(c metav1.Condition) string {
 		return "violates a policy"
 	}
 	return "failed"
+}
+
+// named returns the problem in parentheses, by which docs/status.md has the remedy. It returns "" if there is no name.
+func named(problem string) string {
+	if problem == "" {
+		return ""
+	}
+	return " (" + problem + ")"
 }
 
 // reasonWarned is the reason of Events about policies in mode warn that would deny a

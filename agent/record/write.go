@@ -155,7 +155,10 @@ func (r *Reports) remove(ctx context.Context, key program.Key, object v1alpha1.P
 	what := describe(object)
 	if len(outcome.Removals) > 0 && object.GetDeletionTimestamp() == nil {
 		object = copyOf(object)
-		if !v1alpha1.SetConditions(&object.GetStatus().Conditions, outcome.NotUnloaded()...) {
+		conditions, reason := outcome.NotUnloaded()
+		was := object.GetStatus().Problem
+		object.GetStatus().Problem = string(reason)
+		if !v1alpha1.SetConditions(&object.GetStatus().Conditions, conditions...) && was == string(reason) {
 			return nil
 		}
 		err := r.sendStatus(ctx, key, object)
@@ -195,9 +198,9 @@ func (r *Reports) WriteUnreachable(ctx context.Context, owner program.Owner, wan
 		}
 		if old != nil {
 			// Only the condition changes in the report of a previously loaded program.
-			conditions := object.GetStatus().Conditions
+			status := object.GetStatus()
 			object = copyOf(old)
-			object.GetStatus().Conditions = conditions
+			object.GetStatus().Conditions, object.GetStatus().Problem = status.Conditions, status.Problem
 		}
 		err := r.writeProgram(ctx, owner.Key, old, object)
 		errs = append(errs, err)

@@ -28,6 +28,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 func TestTransitionTimes(t *testing.T) {
@@ -306,6 +307,8 @@ func TestChangesAreTold(t *testing.T) {
 	}
 	failed, read := is(v1alpha1.BpfProgCondBytecodeSelectorError.Condition("no route to host"), 0), is(v1alpha1.BpfProgCondNone.Condition("waiting for its registry"), 0)
 	loaded := is(v1alpha1.BpfProgCondLoaded.Condition(), 7)
+	known := failed
+	known.Problem = string(problem.RegistryUnreachable)
 	const nothing = "the last Event"
 	for name, c := range map[string]struct {
 		was, is v1alpha1.BpfProgramStatus
@@ -316,6 +319,7 @@ func TestChangesAreTold(t *testing.T) {
 		"fails after the read":  {read, failed, "no route to host"},
 		"fails at first":        {v1alpha1.BpfProgramStatus{}, failed, "no route to host"},
 		"with a log":            {read, is(v1alpha1.BpfProgCondNotLoaded.Condition("the verifier refuses it\n0: R1=ctx()"), 0), `the verifier refuses it"`},
+		"for a known reason":    {v1alpha1.BpfProgramStatus{}, known, " (RegistryUnreachable): no route to host"},
 		"loaded after the read": {read, loaded, nothing},
 		"stays loaded":          {loaded, loaded, nothing},
 		"is reloaded":           {loaded, is(v1alpha1.BpfProgCondLoaded.Condition(), 8), "program 8 replaced program 7"},

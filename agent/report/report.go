@@ -26,6 +26,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Attach identifies a wanted link of a function in a plan.
@@ -71,6 +72,9 @@ func (e *PolicyError) Error() string { return e.Message }
 type UndoneError struct{ Message string }
 
 func (e *UndoneError) Error() string { return e.Message }
+
+// Problem implements the method of errors that name their problem.
+func (e *UndoneError) Problem() problem.Reason { return problem.RolledBack }
 
 // IsUndone reports whether an error is an UndoneError. Such a place is decided, so a retry can't help, and nothing waits for it.
 func IsUndone(err error) bool {
@@ -130,7 +134,8 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 				judged(object, o.Judgements[n], wanted.Policies)
 				links, failed := linksOf(p, n, wanted, loaded, o)
 				object.GetStatus().Links = links
-				setConditions(object, loadedConditions(owner, wanted, loaded, failed, o, object.GetStatus().Bytecode))
+				conditions, reason := loadedConditions(owner, wanted, loaded, failed, o, object.GetStatus().Bytecode)
+				setConditions(object, conditions, reason)
 				addDetails(object, owner.Kind, wanted.Member, wanted.Points, false)
 			} else {
 				predecessor := describePredecessor(object, actual, func(a daemon.Program) bool {
@@ -138,7 +143,8 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 				})
 				resolved(object, o.Judgements[n].Image)
 				judged(object, o.Judgements[n], nil)
-				setConditions(object, notLoadedConditions(o.Loads[n], predecessor))
+				conditions, reason := notLoadedConditions(o.Loads[n], predecessor)
+				setConditions(object, conditions, reason)
 				addDetails(object, owner.Kind, wanted.Member, nil, predecessor != "")
 			}
 			out = append(out, object)
@@ -153,7 +159,7 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 			state = v1alpha1.Stalled
 		default: // a map owner can still be loaded
 		}
-		setConditions(object, state.Conditions(blocked.Condition.Condition(blocked.Message+predecessor)))
+		setConditions(object, state.Conditions(blocked.Condition.Condition(blocked.Err.Error()+predecessor)), problem.Of(blocked.Err))
 		addDetails(object, owner.Kind, blocked.Member, nil, predecessor != "")
 		out = append(out, object)
 	}
@@ -328,7 +334,7 @@ func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o O
 		}
 		missing := v1alpha1.BpfProgramLink{AttachPoint: point.Name, State: v1alpha1.LinkNotAttached}
 		if err := o.Attaches[Attach{n, wanted.Function(), link}]; err != nil {
-			missing.Error = shorten.Middle(err.Error(), maxLinkError)
+			missing.Error, missing.Problem = shorten.Middle(err.Error(), maxLinkError), string(problem.Of(err))
 			failed = append(failed, err)
 		}
 		byPoint[point.Name] = missing
@@ -385,12 +391,12 @@ func stateOf(errs ...error) v1alpha1.State {
 	return v1alpha1.Reconciling
 }
 
-// NotUnloaded returns the conditions about failed removals.
-func (o Outcome) NotUnloaded() []metav1.Condition {
-	return stateOf(o.Removals...).Conditions(v1alpha1.BpfProgCondNotUnloaded.Condition(few(o.Removals)))
+// NotUnloaded returns the conditions about failed removals, and their problem.
+func (o Outcome) NotUnloaded() ([]metav1.Condition, problem.Reason) {
+	return stateOf(o.Removals...).Conditions(v1alpha1.BpfProgCondNotUnloaded.Condition(few(o.Removals))), problem.Of(errors.Join(o.Removals...))
 }
 
-func loadedConditions(owner program.Owner, wanted plan.Program, loaded daemon.Program, failed []error, o Outcome, b *v1alpha1.BpfProgramBytecode) []metav1.Condition {
+func loadedConditions(owner program.Owner, wanted plan.Program, loaded daemon.Program, failed []error, o Outcome, b *v1alpha1.BpfProgramBytecode) ([]metav1.Condition, problem.Reason) {
 	var verdict v1alpha1.PolicyVerdict
 	var said string
 	if b != nil {
@@ -398,42 +404,46 @@ func loadedConditions(owner program.Owner, wanted plan.Program, loaded daemon.Pr
 	}
 	switch {
 	case wanted.Problem != nil:
-		return stateOf(wanted.Problem).Conditions(v1alpha1.BpfProgCondNotLoaded.Condition(wanted.Problem.Error()))
+		return stateOf(wanted.Problem).Conditions(v1alpha1.BpfProgCondNotLoaded.Condition(wanted.Problem.Error())), problem.Of(wanted.Problem)
 	case len(failed) > 0:
 		condition := v1alpha1.BpfProgCondNotLoaded
 		if IsUndone(errors.Join(failed...)) {
 			condition = v1alpha1.BpfProgCondRolledBack
 		}
-		return stateOf(failed...).Conditions(condition.Condition(few(failed)))
+		return stateOf(failed...).Conditions(condition.Condition(few(failed))), problem.Of(errors.Join(failed...))
 	case len(o.Removals) > 0:
 		return o.NotUnloaded()
 	case verdict == v1alpha1.VerdictDenied:
-		return v1alpha1.Stalled.Conditions(v1alpha1.BpfProgCondPolicyViolated.Condition(said))
+		return v1alpha1.Stalled.Conditions(v1alpha1.BpfProgCondPolicyViolated.Condition(said)), ""
 	}
 	condition := v1alpha1.BpfProgCondLoaded.Condition()
-	messages := slices.Concat([]string{condition.Message}, owner.Choices(wanted.Member), wanted.Notes)
+	notes := slices.Concat(owner.Choices(wanted.Member), wanted.Notes)
 	if wanted.Idle != "" {
-		condition = wanted.Idle.Condition()
-		messages = []string{condition.Message}
+		condition, notes = wanted.Idle.Condition(), nil
 	}
 	if loaded.Unshared != "" {
-		messages = append(messages, "the node's daemon gives each function its own copy of the global variables that several use, so none sees "+
-			"what another one writes: "+loaded.Unshared)
+		notes = append(notes, problem.Notef(problem.GlobalsNotShared, "the node's daemon gives each function its own copy of the global variables that "+
+			"several use, so none sees what another one writes: %s", loaded.Unshared))
 	}
-	messages = append(messages, wanted.Starts...)
+	notes = append(notes, wanted.Starts...)
 	if verdict == v1alpha1.VerdictWarned {
-		messages = append(messages, "mode enforce would deny it: "+said)
+		notes = append(notes, problem.Note{Text: "mode enforce would deny it: " + said})
 	}
 	if verdict == v1alpha1.VerdictUnknown {
-		messages = append(messages, "policies can't be evaluated: "+said)
+		notes = append(notes, problem.Note{Text: "policies can't be evaluated: " + said})
 	}
-	condition.Message = strings.Join(messages, "; ")
-	return v1alpha1.Ready.Conditions(condition)
+	reason := problem.Reason("")
+	for _, note := range notes {
+		condition.Message += "; " + note.Text
+		reason = cmp.Or(reason, note.Reason)
+	}
+	return v1alpha1.Ready.Conditions(condition), reason
 }
 
-func notLoadedConditions(err error, predecessor string) []metav1.Condition {
+func notLoadedConditions(err error, predecessor string) ([]metav1.Condition, problem.Reason) {
 	if err == nil {
-		return v1alpha1.Reconciling.Conditions(v1alpha1.BpfProgCondNotLoaded.Condition("the daemon does not have the program anymore, and the agent loads it again" + predecessor))
+		gone := problem.Notef(problem.DaemonBusy, "the daemon does not have the program anymore, and the agent loads it again%s", predecessor)
+		return v1alpha1.Reconciling.Conditions(v1alpha1.BpfProgCondNotLoaded.Condition(gone.Text)), gone.Reason
 	}
 	condition := v1alpha1.BpfProgCondNotLoaded
 	if denied := (*PolicyError)(nil); errors.As(err, &denied) {
@@ -444,14 +454,14 @@ func notLoadedConditions(err error, predecessor string) []metav1.Condition {
 		condition = v1alpha1.BpfProgCondBytecodeSelectorError
 	}
 	cause, log, _ := strings.Cut(err.Error(), "\n")
-	return stateOf(err).Conditions(condition.Condition(strings.TrimSuffix(cause+predecessor+"\n"+log, "\n")))
+	return stateOf(err).Conditions(condition.Condition(strings.TrimSuffix(cause+predecessor+"\n"+log, "\n"))), problem.Of(err)
 }
 
-func setConditions(object v1alpha1.ProgramObject, conditions []metav1.Condition) {
+func setConditions(object v1alpha1.ProgramObject, conditions []metav1.Condition, reason problem.Reason) {
 	for i := range conditions {
 		conditions[i].ObservedGeneration = object.GetStatus().OwnerGeneration
 	}
-	object.GetStatus().Conditions = conditions
+	object.GetStatus().Conditions, object.GetStatus().Problem = conditions, string(reason)
 }
 
 // LinksOf returns the attached links that Programs recorded in a status, by ID.

@@ -23,6 +23,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 const uid = "11111111-2222-3333-4444-555555555555"
@@ -118,10 +119,10 @@ func TestConditions(t *testing.T) {
 	reload := plan.Want(edited, program.Node{}, nil)
 	many := tracepoint(t, "a/1", "a/2", "a/3", "a/4", "a/5")
 	blocked := plan.Plan{UID: uid, Blocked: []plan.Blocked{{
-		Member: points.Members[0], Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: "no program on this node matches mapownerselector app=x",
+		Member: points.Members[0], Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Err: problem.Errorf(problem.NoSuchMapOwner, "no program on this node matches mapownerselector app=x"),
 	}}}
 	waiting := blocked
-	waiting.Blocked = []plan.Blocked{{Member: points.Members[0], Condition: v1alpha1.BpfProgCondMapOwnerNotLoaded, Message: "map owner x is not loaded on this node"}}
+	waiting.Blocked = []plan.Blocked{{Member: points.Members[0], Condition: v1alpha1.BpfProgCondMapOwnerNotLoaded, Err: errors.New("map owner x is not loaded on this node")}}
 	nameless := ownerOf(t, "TracepointProgram", &v1alpha1.TracepointProgram{})
 	both := tracepoint(t, "a/x")
 	both.Bytecode.Image = &v1alpha1.BytecodeImage{Url: "quay.io/a/b"}
@@ -274,7 +275,7 @@ func TestStateOf(t *testing.T) {
 		"the daemon refuses":                {[]error{answered}, v1alpha1.Stalled},
 		"the daemon can't be reached":       {[]error{silent}, v1alpha1.Reconciling},
 		"one of several stays":              {[]error{silent, answered}, v1alpha1.Stalled},
-		"no such interface":                 {[]error{fmt.Errorf("attach to eth7: %w", &program.AbsentError{Text: "the node has no interface eth7"})}, v1alpha1.Reconciling},
+		"no such interface":                 {[]error{fmt.Errorf("attach to eth7: %w", &program.AbsentError{Err: errors.New("the node has no interface eth7")})}, v1alpha1.Reconciling},
 		"a policy denies":                   {[]error{&PolicyError{Message: "no", Final: true}}, v1alpha1.Stalled},
 		"it isn't known if a policy denies": {[]error{&PolicyError{Message: "who knows"}}, v1alpha1.Reconciling},
 		"the registry doesn't answer":       {[]error{&BytecodeError{Err: errors.New("registry quay.io doesn't answer in time")}}, v1alpha1.Reconciling},
@@ -396,7 +397,7 @@ func TestObject(t *testing.T) {
 	}}
 	expected.Spec = v1alpha1.BpfProgramSpec{Type: "application", Maps: map[string]string{"counter": "/run/bpfman/fs/maps/9/counter"}}
 	expected.Status = v1alpha1.BpfProgramStatus{
-		Conditions: o.Status.Conditions, Node: "node", OwnerGeneration: 3, ProgramID: 10, Function: "g", Tag: "0123456789abcdef",
+		Conditions: o.Status.Conditions, Problem: string(problem.DaemonBusy), Node: "node", OwnerGeneration: 3, ProgramID: 10, Function: "g", Tag: "0123456789abcdef",
 		LoadedAt: "2026-01-01T00:00:00+0000", MapIDs: []uint32{7}, MapOwnerID: new(uint32(9)), MapUsedBy: []string{"10", "11"},
 		Bytecode: &v1alpha1.BpfProgramBytecode{Image: "file:/x.o"},
 		Links:    []v1alpha1.BpfProgramLink{{AttachPoint: "a/g", Digest: want.Loads[0].Programs[1].Points[0].Digest, LinkID: 100, State: v1alpha1.LinkAttached}},
@@ -624,7 +625,7 @@ func noted(p plan.Plan, note string) plan.Plan {
 	load := p.Loads[0]
 	load.Programs = slices.Clone(load.Programs)
 	for i := range load.Programs {
-		load.Programs[i].Notes = []string{note}
+		load.Programs[i].Notes = []problem.Note{{Text: note}}
 	}
 	p.Loads = []plan.Load{load}
 	return p
@@ -643,6 +644,52 @@ func TestAttachPointsAreUnique(t *testing.T) {
 		got := Programs(owner, "node", p, actual, o)[0].GetStatus().Links
 		if len(got) != 2 || got[0].AttachPoint != "a/x" || got[1].AttachPoint != "b/y" {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// Reports name the problem of what they say: the program's and each link's.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	owner := tracepoint(t, "a/x", "b/y")
+	want := plan.Want(owner, program.Node{}, nil)
+	absent := fmt.Errorf("attach to b/y: %w", &program.AbsentError{Err: problem.Errorf(problem.NoSuchInterface, "it isn't there")})
+	missing := Attach{Function: "f", Link: plan.LinkOf(want.Loads[0].Programs[0].Points[1])}
+	blocked := plan.Plan{UID: uid, Blocked: []plan.Blocked{{
+		Member: owner.Members[0], Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Err: problem.Errorf(problem.NoSuchMapOwner, "none matches"),
+	}}}
+	refused := &daemon.Error{Op: "load f", Cause: status.Error(codes.FailedPrecondition, "task panicked")}
+	doubted := plan.Want(owner, program.Node{}, nil)
+	doubted.Loads[0].Programs[0].Problem = problem.Errorf(problem.LinksUnknown, "unknown")
+	advised := plan.Want(owner, program.Node{}, nil)
+	advised.Loads[0].Programs[0].Notes = []problem.Note{{Text: "unnamed"}, {Reason: problem.FieldWithoutEffect, Text: "ignored"}}
+	for name, test := range map[string]struct {
+		plan       plan.Plan
+		links      int // loaded, unless it is negative
+		outcome    Outcome
+		want, link problem.Reason
+	}{
+		"attached":       {want, 2, Outcome{}, "", ""},
+		"not attached":   {want, 1, Outcome{Attaches: map[Attach]error{missing: absent}}, problem.NoSuchInterface, problem.NoSuchInterface},
+		"without a name": {want, 1, Outcome{Attaches: map[Attach]error{missing: errors.New("of an unknown kind")}}, "", ""},
+		"rolled back":    {want, 1, Outcome{Attaches: map[Attach]error{missing: &UndoneError{Message: "undone"}}}, problem.RolledBack, problem.RolledBack},
+		"not loaded":     {want, -1, Outcome{Loads: map[int]error{0: refused}}, problem.DaemonPanicked, ""},
+		"not yet loaded": {want, -1, Outcome{}, problem.DaemonBusy, ""},
+		"not removed":    {want, 2, Outcome{Removals: []error{errors.New("first"), refused}}, problem.DaemonPanicked, ""},
+		"blocked":        {blocked, -1, Outcome{}, problem.NoSuchMapOwner, ""},
+		"held":           {doubted, 2, Outcome{}, problem.LinksUnknown, ""},
+		"with notes":     {advised, 2, Outcome{}, problem.FieldWithoutEffect, ""},
+	} {
+		var actual []daemon.Program
+		if test.links >= 0 {
+			actual = loaded(test.plan, test.links)
+		}
+		got, link := Programs(owner, "node", test.plan, actual, test.outcome)[0].GetStatus(), ""
+		for _, l := range got.Links {
+			link += l.Problem
+		}
+		if got.Problem != string(test.want) || link != string(test.link) {
+			t.Errorf("%s: %q, and of links %q, want %q and %q", name, got.Problem, link, test.want, test.link)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Late is a program that isn't attached before the start of a container or pod, although it should be.
@@ -21,7 +22,7 @@ type Late struct {
 }
 
 // errNotLoaded is the error of a program that the daemon doesn't have, without a failure.
-var errNotLoaded = errors.New("the program isn't loaded")
+var errNotLoaded = problem.Errorf(problem.StartedBeforeAttached, "the program isn't loaded")
 
 // LateFor returns the programs of a plan that aren't attached for a container or pod, although they should be before its
 // start.
@@ -29,7 +30,7 @@ func LateFor(of program.Container, p plan.Plan, actual []daemon.Program, o Outco
 	var late []Late
 	for _, blocked := range p.Blocked {
 		if precedes, required := blocked.Precedes(of); precedes {
-			late = append(late, Late{blocked.LoadInfo().GetName(), required, errors.New(blocked.Message)})
+			late = append(late, Late{blocked.LoadInfo().GetName(), required, blocked.Err})
 		}
 	}
 	for n, load := range p.Loads {
@@ -73,15 +74,15 @@ func (o Outcome) lateness(of program.Container, n int, wanted plan.Program, load
 		if err := o.Attaches[Attach{n, wanted.Function(), link}]; err != nil {
 			return err
 		}
-		return errors.New("the program isn't attached to " + point.Name)
+		return problem.Errorf(problem.StartedBeforeAttached, "the program isn't attached to %s", point.Name)
 	}
 	switch {
 	case found:
 		return nil
 	case wanted.Unseen && errors.Is(of.InterfacesErr, program.ErrUnseen):
-		return fmt.Errorf("the program isn't attached to %s, whose interfaces aren't known before it has a process: list them by name", of.Subject())
+		return problem.Errorf(problem.StartedBeforeAttached, "the program isn't attached to %s, whose interfaces aren't known before it has a process: list them by name", of.Subject())
 	case wanted.Problem == nil && wanted.PointInEach():
-		return errors.New("the program isn't attached to " + of.Subject())
+		return problem.Errorf(problem.StartedBeforeAttached, "the program isn't attached to %s", of.Subject())
 	}
 	return wanted.Problem // without attach points, there is nothing to attach, unless they are unknown
 }

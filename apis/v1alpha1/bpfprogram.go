@@ -93,6 +93,12 @@ type BpfProgramStatus struct {
 	// +listMapKey=attachpoint
 	Links []BpfProgramLink `json:"links,omitempty"`
 
+	// problem names what the message of the first condition is about, as the tables
+	// of docs/status.md do. It is absent if they don't have it. For example:
+	// `NoSuchInterface`.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+
 	// conditions is the state of the program. The type of the first condition is
 	// Loaded, NotLoaded, NotUnLoaded, MapOwnerNotFound, MapOwnerNotLoaded,
 	// BytecodeSelectorError, PolicyDenied, PolicyViolated, RolledBack, NoContainersOnNode, or
@@ -197,6 +203,11 @@ type BpfProgramLink struct {
 	// error is the daemon's error, if the program isn't attached.
 	// +optional
 	Error string `json:"error,omitempty"`
+
+	// problem names what error is about, as the tables of docs/status.md do. It is
+	// absent if they don't have it. For example: `NoSuchInterface`.
+	// +optional
+	Problem string `json:"problem,omitempty"`
 
 	// hook has the parts of the attach point in fields. Only the reports of
 	// ClusterBpfApplications have it. It is absent for an attach point that the owner

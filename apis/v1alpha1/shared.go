@@ -284,6 +284,12 @@ type BpfProgramStatusCommon struct {
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 
+	// problem names what the message of the first condition is about, as the tables
+	// of docs/status.md do: for failures, that of the first node that it names. It is
+	// absent if they don't have it. For example: `NoSuchInterface`.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+
 	// conditions summarizes the nodes. The type of the first condition is
 	// NotYetLoaded, ReconcileError, ReconcileSuccess, or DeleteError. Its message
 	// names the nodes that fail, and the errors. The condition Ready follows and, if

@@ -25,19 +25,23 @@ var remedies = func() []Remedy {
 	var all []Remedy
 	for _, section := range problem.Table() {
 		for _, row := range section.Rows {
-			all = append(all, Remedy{patterns(slices.Concat(row.Messages, row.Daemon)), row.ToDo})
+			all = append(all, Remedy{patterns(row.Messages), row.ToDo})
 		}
 	}
 	return all
 }()
 
-// For returns the solution for a message, or else for the reason of its condition, or for a type of conflict. It
-// returns an empty string if no solution is known. If several rows match a message, the first one is the solution.
-func For(reason, message string) string {
+// For returns the solution for the problem that a status names, or else for a message, for the reason of its condition, or for a
+// type of conflict. It returns an empty string if no solution is known. If several rows match a message, the first one is the
+// solution. Older versions of bpfman name no problem, and newer ones can name one that this version doesn't know.
+func For(named, reason, message string) string {
+	if todo := problem.ToDo(problem.Reason(named)); todo != "" {
+		return todo
+	}
 	if found := matching(message); len(found) > 0 {
 		return found[0].Text
 	}
-	return cmp.Or(problem.OfCondition(reason), problem.OfConflict(reason))
+	return cmp.Or(ofCondition(reason), ofConflict(reason))
 }
 
 // matching returns the rows that match a message.

@@ -22,7 +22,7 @@ func Problems(c cluster.Components) []string {
 	}
 	for line := range strings.Lines(c.Found) {
 		problem := strings.TrimSpace(line)
-		if todo := remedy.For("", problem); todo != "" {
+		if todo := remedy.For("", "", problem); todo != "" {
 			problem += ". To do: " + todo
 		}
 		problems = append(problems, problem)

@@ -21,7 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/remedy"
-	"github.com/bpfman/bpfman-operator/internal/nearest"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/userobject"
 )
 
@@ -69,7 +69,7 @@ func Explain(f Facts) (Page, error) {
 	for _, c := range f.Conflicts {
 		if node := nodes[c.Node]; node != nil {
 			node.Conflicts = append(node.Conflicts, c.Type+": "+c.Message)
-			node.suggest(remedy.For(c.Type, ""))
+			node.suggest(remedy.For("", c.Type, ""))
 		}
 	}
 	for _, m := range f.Stale {
@@ -127,7 +127,7 @@ func describe(f Facts) Object {
 		if ready := meta.FindStatusCondition(status.Conditions, string(v1alpha1.Ready)); ready != nil {
 			o.Status = ready.Reason
 		}
-		o.State = stateOf(c, status.Nodes)
+		o.State, o.Problem = stateOf(c, status.Nodes), status.Problem
 	}
 	o.Stale = status.ObservedGeneration > 0 && status.ObservedGeneration != f.Object.GetGeneration()
 	return o
@@ -218,24 +218,29 @@ func suggest(node *Node, p Program) {
 	for _, l := range p.Links {
 		if l.Error != "" {
 			failed = true
-			node.suggest(solution(p.Reason, l.Error))
+			node.suggest(solution(l.Problem, p.Reason, l.Error))
 		}
 	}
 	if failed {
 		return
 	}
-	node.suggest(solution(p.Reason, p.Message))
+	node.suggest(solution(p.Problem, p.Reason, p.Message))
 }
 
-// solution returns what to do about an error, with the values in its message.
-func solution(reason, message string) string {
-	if match := lacksInterface.FindStringSubmatch(message); match != nil {
-		return fmt.Sprintf("the program is attached once interface %s appears: to attach it to %s, name that in interfaceselector.interfaces, or set interfaceselector.primarynodeinterface to true", match[1], match[2])
+// solution returns what to do about an error: see [remedy.For]. For some problems, it has the values in the message.
+func solution(named, reason, message string) string {
+	switch problem.Reason(named) {
+	case problem.NoSuchInterface:
+		if match := lacksInterface.FindStringSubmatch(message); match != nil {
+			return fmt.Sprintf("the program is attached once interface %s appears: to attach it to %s, name that in interfaceselector.interfaces, or set interfaceselector.primarynodeinterface to true", match[1], match[2])
+		}
+	case problem.NoSuchFunction:
+		if match := lacksFunction.FindStringSubmatch(message); match != nil {
+			return fmt.Sprintf("set bpffunctionname to %s, or to another function that the message lists", match[1])
+		}
+	default:
 	}
-	if name := meant(message); name != "" {
-		return fmt.Sprintf("set bpffunctionname to %s, or to another function that the message lists", name)
-	}
-	return remedy.For(reason, message)
+	return remedy.For(named, reason, message)
 }
 
 func (n *Node) suggest(solution string) {
@@ -244,38 +249,22 @@ func (n *Node) suggest(solution string) {
 	}
 }
 
-// lacksInterface matches the agent's message about a missing interface (agent/program).
-var lacksInterface = regexp.MustCompile(`the node has no interface (\S+); its primary interface is (\S+)`)
-
-// lacksFunction matches the agent's message about a function that isn't in the bytecode (agent/load), and that of earlier
-// versions.
+// The values in messages of the agent, about a missing interface (agent/program), and about a function that isn't in the bytecode
+// (agent/load).
 var (
-	lacksFunction        = regexp.MustCompile(`the bytecode has no function .+ \(did you mean (\S+)\?\)`)
-	lackedFunctionBefore = regexp.MustCompile(`it has no function (\S+); its functions are (.+)$`)
+	lacksInterface = regexp.MustCompile(`the node has no interface (\S+); its primary interface is (\S+)`)
+	lacksFunction  = regexp.MustCompile(`the bytecode has no function .+ \(did you mean (\S+)\?\)`)
 )
-
-// meant returns the function in a message about a missing one whose name is the most similar. It returns an empty
-// string for other messages, and if no name is similar.
-func meant(message string) string {
-	if match := lacksFunction.FindStringSubmatch(message); match != nil {
-		return match[1]
-	}
-	match := lackedFunctionBefore.FindStringSubmatch(message)
-	if match == nil {
-		return ""
-	}
-	return nearest.Name(match[1], strings.SplitSeq(match[2], ", "))
-}
 
 func programOf(report v1alpha1.ProgramObject) Program {
 	status := report.GetStatus()
 	p := Program{Report: report.GetName(), Function: status.Function, Type: report.GetSpec().Type, ID: status.ProgramID}
 	if len(status.Conditions) > 0 {
 		c := status.Conditions[0]
-		p.Condition, p.Reason, p.Since, p.Message = c.Type, c.Reason, c.LastTransitionTime, c.Message
+		p.Condition, p.Reason, p.Since, p.Message, p.Problem = c.Type, c.Reason, c.LastTransitionTime, c.Message, status.Problem
 	}
 	for _, l := range status.Links {
-		p.Links = append(p.Links, Link{l.AttachPoint, l.State == v1alpha1.LinkAttached, l.Error})
+		p.Links = append(p.Links, Link{l.AttachPoint, l.State == v1alpha1.LinkAttached, l.Error, l.Problem})
 	}
 	return p
 }

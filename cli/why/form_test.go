@@ -14,20 +14,20 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
-// TestFormOfAnswers holds each message of docs/status.md against the form of an answer: what runs where and the cause, then one
+// TestFormOfAnswers holds each problem of docs/status.md against the form of an answer: what runs where and the cause, then one
 // thing to do, each in a line, and details after them.
 func TestFormOfAnswers(t *testing.T) {
 	t.Parallel()
 	for _, section := range problem.Table() {
 		for _, row := range section.Rows {
-			for _, message := range row.Messages {
-				message = strings.TrimSpace(strings.ReplaceAll(message, "…", "x"))
-				page, text := answer(t, message+"\n0: R1=ctx()\nR0 !read_ok")
+			for _, named := range []problem.Reason{row.Reason, ""} { // older agents name none
+				const message = "it fails"
+				page, text := answer(t, named, message+"\n0: R1=ctx()\nR0 !read_ok")
 				lines := strings.Split(text, "\n")
 				if want := "  Revision 1 fails on 1 of 1 node: " + message; lines[1] != want {
 					t.Errorf("%s: the answer begins with %q, want %q", row.Reason, lines[1], want)
 				}
-				if want := "  To do: "; !strings.HasPrefix(lines[2], want) || lines[3] != "" || page.ToDo == "" {
+				if want := "  To do: " + row.ToDo; named != "" && lines[2] != want || !strings.HasPrefix(lines[2], "  To do: ") || lines[3] != "" || page.ToDo == "" {
 					t.Errorf("%s: %q follows, want one to-do", row.Reason, lines[2:4])
 				}
 				if strings.Contains(strings.Join(lines[:3], "\n"), `\n`) || !strings.Contains(text, "R0 !read_ok\n") {
@@ -38,14 +38,14 @@ func TestFormOfAnswers(t *testing.T) {
 	}
 }
 
-// answer explains an object that fails on its only node with a message.
-func answer(t *testing.T, message string) (page Page, text string) {
+// answer explains an object that fails on its only node with a message, whose problem can have a name.
+func answer(t *testing.T, named problem.Reason, message string) (page Page, text string) {
 	t.Helper()
 	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "counter", UID: "1f2e", Generation: 1}}
 	o.Status.Revision = &v1alpha1.RecordedRevision{Number: 1}
 	controller := true
 	report := &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{Name: "counter-a", OwnerReferences: []metav1.OwnerReference{{UID: o.UID, Controller: &controller}}}}
-	report.Status = v1alpha1.BpfProgramStatus{Node: "a", Function: "f", OwnerGeneration: 1, Conditions: []metav1.Condition{v1alpha1.BpfProgCondNotLoaded.Condition(message)}}
+	report.Status = v1alpha1.BpfProgramStatus{Node: "a", Function: "f", OwnerGeneration: 1, Problem: string(named), Conditions: []metav1.Condition{v1alpha1.BpfProgCondNotLoaded.Condition(message)}}
 	page, err := Explain(Facts{Kind: "TcxProgram", Object: o, Reports: []v1alpha1.ProgramObject{report}})
 	if err != nil {
 		t.Fatal(err)

@@ -61,12 +61,12 @@ func BriefOf(kind string, o v1alpha1.UserObject, conflicts []Conflict) Brief {
 		if b.State == Attached {
 			b.Message = ""
 		} else {
-			b.Remedy = solution(c.Reason, c.Message)
+			b.Remedy = solution(status.Problem, c.Reason, c.Message)
 		}
 	}
 	for _, c := range conflicts {
 		b.Conflicts = append(b.Conflicts, fmt.Sprintf("%s on node %s: %s", c.Type, c.Node, c.Message))
-		b.Remedy = cmp.Or(b.Remedy, remedy.For(c.Type, ""))
+		b.Remedy = cmp.Or(b.Remedy, remedy.For("", c.Type, ""))
 	}
 	return b
 }
@@ -92,7 +92,7 @@ func BriefOfPolicy(kind, name string, conditions []metav1.Condition) Brief {
 	if c := meta.FindStatusCondition(conditions, string(v1alpha1.Ready)); c != nil {
 		b.State = Attached
 		if c.Status != metav1.ConditionTrue {
-			b.State, b.Message, b.Remedy = Failed, c.Message, remedy.For(c.Reason, c.Message)
+			b.State, b.Message, b.Remedy = Failed, c.Message, remedy.For("", c.Reason, c.Message)
 		}
 	}
 	return b

@@ -51,6 +51,8 @@ type Object struct {
 	Status  string      `json:"status"`
 	Since   metav1.Time `json:"since,omitzero"`
 	Message string      `json:"message,omitempty"`
+	// Problem is what the message is about, if the status names it.
+	Problem string `json:"problem,omitempty"`
 	// Stale means that the status is about an earlier generation of the object.
 	Stale bool `json:"stale,omitempty"`
 }
@@ -106,6 +108,8 @@ type Program struct {
 	Reason    string      `json:"reason"`
 	Since     metav1.Time `json:"since,omitzero"`
 	Message   string      `json:"message,omitempty"`
+	// Problem is what the message is about, if the report names it.
+	Problem string `json:"problem,omitempty"`
 	// Links are the attach points.
 	Links []Link `json:"links,omitempty"`
 }
@@ -115,6 +119,8 @@ type Link struct {
 	AttachPoint string `json:"attachPoint"`
 	Attached    bool   `json:"attached"`
 	Error       string `json:"error,omitempty"`
+	// Problem is what the error is about, if the report names it.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Count counts nodes for which the same is true.

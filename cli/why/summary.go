@@ -80,7 +80,7 @@ func todo(page Page) string {
 		}
 	}
 	if len(page.Nodes) == 0 && page.Object.Message != "" {
-		return solution(page.Object.Status, page.Object.Message)
+		return solution(page.Object.Problem, page.Object.Status, page.Object.Message)
 	}
 	return ""
 }

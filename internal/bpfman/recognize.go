@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -25,8 +26,8 @@ const (
 
 // UnsupportedDaemon describes a daemon that is neither. That of bpfman v0.5 has neither Attach nor Detach, and misreads
 // a Load.
-const UnsupportedDaemon = "the daemon in container bpfman has an incompatible API (bpfman v0.5?): this agent requires the daemon of bpfman v0.6, " +
-	"or the one in Go; set bpfman.image in the ConfigMap bpfman-config"
+var UnsupportedDaemon = problem.Notef(problem.DaemonUnsupported, "the daemon in container bpfman has an incompatible API (bpfman v0.5?): "+
+	"this agent requires the daemon of bpfman v0.6, or the one in Go; set bpfman.image in the ConfigMap bpfman-config").Text
 
 // Recognize returns which daemon answers, by its answer to an Attach of nothing, which both refuse before they do
 // anything. If it is neither, the error has code Unimplemented. All other errors come from the connection.

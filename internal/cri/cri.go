@@ -7,13 +7,14 @@
 package cri
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Sockets are the default paths, relative to /run, of the sockets of container runtimes.
@@ -30,7 +31,7 @@ func Socket(run string) (string, error) {
 			return socket, nil
 		}
 	}
-	return "", fmt.Errorf("no container runtime listens below %s at %s", run, strings.Join(Sockets, ", "))
+	return "", problem.Errorf(problem.NoContainerRuntime, "no container runtime listens below %s at %s", run, strings.Join(Sockets, ", "))
 }
 
 // The labels that the kubelet sets on each container and sandbox
@@ -54,7 +55,7 @@ func Dial(run string) (conn *grpc.ClientConn, socket string, err error) {
 	conn, err = grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
 	if err != nil {
-		return nil, "", fmt.Errorf("dial container runtime at %s: %w", socket, err)
+		return nil, "", problem.Errorf(problem.ContainerRuntimeFails, "dial container runtime at %s: %w", socket, err)
 	}
 	return conn, socket, nil
 }

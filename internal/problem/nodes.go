@@ -17,44 +17,36 @@ const (
 
 var nodes = []Row{
 	{
-		Reason:   NoAgents,
-		Messages: []string{"no node runs the agent yet"},
-		ToDo:     "wait, or find out why the node components don't run: `kubectl -n bpfman get pods`, and `kubectl -n bpfman describe configmap bpfman-config`",
+		Reason: NoAgents,
+		ToDo:   "wait, or find out why the node components don't run: `kubectl -n bpfman get pods`, and `kubectl -n bpfman describe configmap bpfman-config`",
 	},
 	{
-		Reason:   NothingMatches,
-		Messages: []string{"(no container matches)", "(no interface matches)"},
-		ToDo:     "nothing, if no container or interface should match on the named nodes; otherwise correct the labels in `containers`, or `interfaceselector`",
+		Reason: NothingMatches,
+		ToDo:   "nothing, if no container or interface should match on the named nodes; otherwise correct the labels in `containers`, or `interfaceselector`",
 	},
 	{
-		Reason:   NoNodeMatches,
-		Messages: []string{"No node matches the node selector"},
-		ToDo:     "correct `nodeselector`, or label a node: `kubectl get nodes --show-labels`",
+		Reason: NoNodeMatches,
+		ToDo:   "correct `nodeselector`, or label a node: `kubectl get nodes --show-labels`",
 	},
 	{
-		Reason:   NodesWithoutAgent,
-		Messages: []string{"no agent runs on", "but no agent runs there"},
-		ToDo:     "the DaemonSet's pods aren't scheduled on the named nodes (taints, operating system), and these nodes don't count: nothing, if bpfman shouldn't run there; otherwise change where it runs",
-		Links:    []Link{{"change where it runs", "configuration.md"}},
+		Reason: NodesWithoutAgent,
+		ToDo:   "the DaemonSet's pods aren't scheduled on the named nodes (taints, operating system), and these nodes don't count: nothing, if bpfman shouldn't run there; otherwise change where it runs",
+		Links:  []Link{{"change where it runs", "configuration.md"}},
 	},
 	{
-		Reason:   NodesUnreachable,
-		Messages: []string{"but none can be reached", "that the node selector also matches can't be reached"},
-		ToDo:     "find out why the named nodes aren't reachable: `kubectl describe node`. Kubernetes has tainted them `node.kubernetes.io/unreachable`; what was attached there may still be, and they don't count until they are back",
+		Reason: NodesUnreachable,
+		ToDo:   "find out why the named nodes aren't reachable: `kubectl describe node`. Kubernetes has tainted them `node.kubernetes.io/unreachable`; what was attached there may still be, and they don't count until they are back",
 	},
 	{
-		Reason:   ObjectUnreadable,
-		Messages: []string{"The object can't be read, and its programs stay loaded"},
-		ToDo:     "the object was stored by an earlier version, and a field has a value that it can't hold, such as a negative `offset`. Correct the field, which the message names, or delete the object, which unloads its programs",
+		Reason: ObjectUnreadable,
+		ToDo:   "the object was stored by an earlier version, and a field has a value that it can't hold, such as a negative `offset`. Correct the field, which the message names, or delete the object, which unloads its programs",
 	},
 	{
-		Reason:   NodeSelectorInvalid,
-		Messages: []string{"The node selector is invalid"},
-		ToDo:     "correct `nodeselector`: it isn't a valid label selector",
+		Reason: NodeSelectorInvalid,
+		ToDo:   "correct `nodeselector`: it isn't a valid label selector",
 	},
 	{
-		Reason:   BeingDeleted,
-		Messages: []string{"Being deleted"},
-		ToDo:     "another client's finalizer delays the deletion: remove the finalizer, or wait for its owner. The message says whether the nodes have unloaded the programs",
+		Reason: BeingDeleted,
+		ToDo:   "another client's finalizer delays the deletion: remove the finalizer, or wait for its owner. The message says whether the nodes have unloaded the programs",
 	},
 }

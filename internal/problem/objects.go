@@ -28,10 +28,8 @@ const (
 
 var objects = []Row{
 	{
-		Reason:   NoSuchFunction,
-		Messages: []string{"the bytecode has no function"},
-		Daemon:   []string{"it has no function"}, // of earlier agents
-		ToDo:     "set `bpffunctionname` to a function that the bytecode has: the message lists them",
+		Reason: NoSuchFunction,
+		ToDo:   "set `bpffunctionname` to a function that the bytecode has: the message lists them",
 	},
 	{
 		Reason:   FunctionOfNoKind,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package problem names what can be wrong with an object, and says what to do about it. From its table come what
-// `kubectl bpfman why` suggests, and the tables in docs/status.md, which `make generate` writes.
+// Package problem names what can be wrong with an object, and says what to do about it. Where an error is made, it names its
+// problem ([Errorf]). Reports and the status of objects have the name, and so `kubectl bpfman why` knows what to do. From the
+// table come also the tables in docs/status.md, which `make generate` writes, with the messages from the sources.
 package problem
 
 // Reason identifies a problem.
@@ -11,9 +12,8 @@ type Reason string
 // Row says what to do about a problem.
 type Row struct {
 	Reason Reason
-	// Messages are what the messages of the problem have in common, with "…" for any text. Daemon are those of the daemon, its
-	// loader, and the kernel.
-	Messages, Daemon []string
+	// Messages are what messages that don't name the problem have in common, with "…" for any text.
+	Messages []string
 	// ToDo is the cause, unless the message says it, and one thing to do. Links are the parts of it that are links on the page.
 	ToDo  string
 	Links []Link

@@ -4,18 +4,20 @@
 package problem_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
-// Each problem has a name of its own, messages, and something to do, and its links are in what to do.
+// Each problem has a name of its own, and something to do, and its links are in what to do.
 func TestRows(t *testing.T) {
 	named := map[problem.Reason]bool{}
 	for _, section := range problem.Table() {
 		for _, row := range section.Rows {
-			if named[row.Reason] || len(row.Messages)+len(row.Daemon) == 0 || row.ToDo == "" {
+			if named[row.Reason] || row.Reason == "" || row.ToDo == "" {
 				t.Errorf("%+v", row)
 			}
 			named[row.Reason] = true
@@ -25,5 +27,35 @@ func TestRows(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// An error has the first problem that one in its tree names.
+func TestOf(t *testing.T) {
+	t.Parallel()
+	full := problem.Errorf(problem.InterfaceFull, "no room: %w", errors.New("cause"))
+	for want, err := range map[problem.Reason]error{
+		"":                      errors.Join(nil, errors.New("nobody knows")),
+		problem.InterfaceFull:   fmt.Errorf("attach to lo: %w", errors.Join(errors.New("nobody knows"), full, problem.Errorf(problem.PodGone, "later"))),
+		problem.PinNotTheCause:  problem.Errorf(problem.PinNotTheCause, "around: %w", full),
+		problem.NoSuchInterface: fmt.Errorf("%w: %w", &problem.Error{Err: errors.New("unnamed")}, problem.Errorf(problem.NoSuchInterface, "beside")),
+	} {
+		if got := problem.Of(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+	if err := fmt.Errorf("attach to lo: %w", full); err.Error() != "attach to lo: no room: cause" {
+		t.Errorf("the text is %q", err)
+	}
+	if problem.Of(nil) != "" {
+		t.Error("no error has a problem")
+	}
+}
+
+// A problem that only a newer version knows has no remedy.
+func TestToDo(t *testing.T) {
+	t.Parallel()
+	if problem.ToDo(problem.BeingDeleted) == "" || problem.ToDo("OfTheFuture") != "" || problem.ToDo("") != "" {
+		t.Error("what to do isn't that of the table")
 	}
 }

@@ -21,10 +21,9 @@ const (
 
 var rollouts = []Row{
 	{
-		Reason:   RolledBack,
-		Messages: []string{"got no response from the API server for", "restarted before the API server had confirmed"},
-		ToDo:     "the node rolled the change back: correct the object, or change its annotation `bpfman.io/restartedAt` to try it again",
-		Links:    []Link{{"rolled the change back", "rollback.md"}},
+		Reason: RolledBack,
+		ToDo:   "the node rolled the change back: correct the object, or change its annotation `bpfman.io/restartedAt` to try it again",
+		Links:  []Link{{"rolled the change back", "rollback.md"}},
 	},
 	{
 		Reason:   RolloutHalted,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -19,7 +20,7 @@ func CheckBytes(data map[string][]byte, variables []reader.Variable, order Order
 		if !set || uint64(len(content)) == uint64(v.Size) {
 			continue
 		}
-		err := fmt.Errorf("globaldata.%s has %s, and the variable has %s", v.Name, count(len(content)), count(int(v.Size)))
+		err := problem.Errorf(problem.GlobalDataSize, "globaldata.%s has %s, and the variable has %s", v.Name, count(len(content)), count(int(v.Size)))
 		if v.Type != nil && hasValues(*v.Type, v.Size) {
 			err = fmt.Errorf("%w (%s): to set a value instead of bytes, write globals: {%s: %s}", err, v.Type.Name, v.Name, meant(content, v, order))
 		}

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/internal/nearest"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -50,18 +51,18 @@ func Encode(values map[string]json.RawMessage, variables []reader.Variable, orde
 			if len(errs) < maxErrors { // the others aren't in the message, and comparing names takes time
 				meant = nearest.Question(name, maps.Keys(byName))
 			}
-			errs = append(errs, fmt.Errorf("globals.%s: the bytecode has no global variable %s%s", name, name, meant))
+			errs = append(errs, problem.Errorf(problem.GlobalUnknown, "globals.%s: the bytecode has no global variable %s%s", name, name, meant))
 		case v.Type == nil:
-			errs = append(errs, fmt.Errorf("globals.%s: the bytecode doesn't describe the type of this variable: set its bytes in globaldata", name))
+			errs = append(errs, problem.Errorf(problem.GlobalWithoutValues, "globals.%s: the bytecode doesn't describe the type of this variable: set its bytes in globaldata", name))
 		case !hasValues(*v.Type, v.Size):
-			errs = append(errs, fmt.Errorf("globals.%s: the type of this variable is %s, which has no values: set its bytes in globaldata", name, v.Type.Name))
+			errs = append(errs, problem.Errorf(problem.GlobalWithoutValues, "globals.%s: the type of this variable is %s, which has no values: set its bytes in globaldata", name, v.Type.Name))
 		}
 	}
 	switch {
 	case len(errs) > 0:
 		return nil, join(errs)
 	case size > MaxSize:
-		return nil, fmt.Errorf("globals: the variables have %d bytes, and at most %d can be set", size, MaxSize)
+		return nil, problem.Errorf(problem.GlobalsTooLarge, "globals: the variables have %d bytes, and at most %d can be set", size, MaxSize)
 	}
 	encoded := map[string][]byte{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -99,7 +100,7 @@ func join(errs []error) error {
 	for i, err := range errs {
 		texts[i] = err.Error()
 	}
-	return errors.New(strings.Join(texts, "; "))
+	return &problem.Error{Reason: problem.Of(errs[0]), Err: errors.New(strings.Join(texts, "; "))}
 }
 
 // element is a variable, or a part of an array.
@@ -137,16 +138,16 @@ func encode(path string, value json.RawMessage, e element, order Order, to []byt
 	length, part := e.part()
 	if text, is := stringIn(value); is && len(part.Lengths) == 0 && e.Width == 1 && e.Kind != reader.Bool {
 		if len(text) > length {
-			return nil, fmt.Errorf("%s: %s has %d bytes, and %s %d", path, shown(value), len(text), e.name, length)
+			return nil, problem.Errorf(problem.GlobalOutOfRange, "%s: %s has %d bytes, and %s %d", path, shown(value), len(text), e.name, length)
 		}
 		return pad(append(to, text...), start+length), nil
 	}
 	var list []json.RawMessage
 	if json.Unmarshal(value, &list) != nil {
-		return nil, fmt.Errorf("%s: %s isn't a list, as %s requires", path, shown(value), e.name)
+		return nil, problem.Errorf(problem.GlobalOfAnotherType, "%s: %s isn't a list, as %s requires", path, shown(value), e.name)
 	}
 	if len(list) > length {
-		return nil, fmt.Errorf("%s: the list has %d values, and %s %d", path, len(list), e.name, length)
+		return nil, problem.Errorf(problem.GlobalOutOfRange, "%s: the list has %d values, and %s %d", path, len(list), e.name, length)
 	}
 	for i, item := range list {
 		var err error
@@ -177,7 +178,7 @@ func number(path string, value json.RawMessage, e element, order Order, to []byt
 		case "false", "0":
 			return put(0, e.Width, order, to), nil
 		}
-		return nil, fmt.Errorf("%s: %s is neither true nor false", path, shown(value))
+		return nil, problem.Errorf(problem.GlobalOfAnotherType, "%s: %s is neither true nor false", path, shown(value))
 	}
 	const bits = 8
 	lowest, highest := "0", strconv.FormatUint(1<<(bits*e.Width)-1, 10)
@@ -197,11 +198,11 @@ func number(path string, value json.RawMessage, e element, order Order, to []byt
 	case err == nil:
 		return put(parsed, e.Width, order, to), nil
 	case isNegative(text):
-		return nil, fmt.Errorf("%s: %s is too small for %s (%s to %s)", path, text, e.name, lowest, highest)
+		return nil, problem.Errorf(problem.GlobalOutOfRange, "%s: %s is too small for %s (%s to %s)", path, text, e.name, lowest, highest)
 	case errors.Is(err, strconv.ErrRange):
-		return nil, fmt.Errorf("%s: %s is too large for %s (%s to %s)", path, text, e.name, lowest, highest)
+		return nil, problem.Errorf(problem.GlobalOutOfRange, "%s: %s is too large for %s (%s to %s)", path, text, e.name, lowest, highest)
 	}
-	return nil, fmt.Errorf("%s: %s isn't a whole number, as %s requires (%s to %s)", path, shown(value), e.name, lowest, highest)
+	return nil, problem.Errorf(problem.GlobalOfAnotherType, "%s: %s isn't a whole number, as %s requires (%s to %s)", path, shown(value), e.name, lowest, highest)
 }
 
 // isNegative reports whether a text is a negative number.

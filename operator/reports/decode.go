@@ -17,6 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/liststream"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // maxMessage is the maximum length of a failure that is kept, in bytes.
@@ -49,6 +50,7 @@ type status struct {
 	Node            string `json:"node"`
 	OwnerGeneration int64  `json:"ownergeneration"`
 	ProgramID       uint32 `json:"programid"`
+	Problem         string `json:"problem"`
 	Conditions      []struct {
 		Type    v1alpha1.BpfProgramConditionType `json:"type"`
 		Status  metav1.ConditionStatus           `json:"status"`
@@ -111,8 +113,8 @@ func decode(object jsontext.Value) (*Report, liststream.Metadata, error) {
 		Metadata metadata `json:"metadata"`
 		Status   status   `json:"status"`
 	}
-	problem := json.Unmarshal(object, &read, liststream.Lax)
-	if problem == nil {
+	unread := json.Unmarshal(object, &read, liststream.Lax)
+	if unread == nil {
 		return reportOf(&read.Metadata, stateOf(&read.Metadata, &read.Status), &read.Status), read.Metadata.Metadata, nil
 	}
 	var rest struct {
@@ -122,7 +124,7 @@ func decode(object jsontext.Value) (*Report, liststream.Metadata, error) {
 		return nil, liststream.Metadata{}, fmt.Errorf("decode the metadata of a report: %w", err)
 	}
 	state := stateOf(&rest.Metadata, &status{})
-	state.Undecodable = shorten.Middle(problem.Error(), maxMessage)
+	state.Undecodable = shorten.Middle(unread.Error(), maxMessage)
 	return reportOf(&rest.Metadata, state, &status{}), rest.Metadata.Metadata, nil
 }
 
@@ -148,7 +150,7 @@ func stateOf(m *metadata, s *status) State {
 	}
 	if state.Condition.Failed() || state.Condition == v1alpha1.BpfProgCondNone {
 		cause, _, _ := strings.Cut(s.Conditions[0].Message, "\n")
-		state.Message = shorten.Middle(cause, maxMessage)
+		state.Message, state.Problem = shorten.Middle(cause, maxMessage), problem.Reason(s.Problem)
 		state.InPods = state.Condition == v1alpha1.BpfProgCondNotLoaded && inPods(s.Links)
 	}
 	for _, c := range s.Conditions {

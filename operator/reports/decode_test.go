@@ -19,6 +19,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/liststream"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // full returns a report as an agent writes it.
@@ -104,7 +105,7 @@ func TestDecodeFailuresInPods(t *testing.T) {
 func TestDecode(t *testing.T) {
 	loaded := State{Kind: "TcxProgram", Generation: 3, Condition: v1alpha1.BpfProgCondLoaded, Linked: true}
 	failed := loaded
-	failed.Condition, failed.Message = v1alpha1.BpfProgCondNotLoaded, "no such interface"
+	failed.Condition, failed.Message, failed.Problem = v1alpha1.BpfProgCondNotLoaded, "no such interface", problem.NoSuchInterface
 	for name, c := range map[string]struct {
 		change  func(*v1alpha1.BpfProgram)
 		owner   Owner
@@ -125,6 +126,7 @@ func TestDecode(t *testing.T) {
 		"failed": {
 			func(p *v1alpha1.BpfProgram) {
 				p.Status.Conditions = []metav1.Condition{v1alpha1.BpfProgCondNotLoaded.Condition("no such interface")}
+				p.Status.Problem = string(problem.NoSuchInterface)
 			},
 			Owner{Kind: "TcxProgram", Name: "counter", UID: "u-counter"},
 			Node{"node-1", "node-1"},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Report is the stored part of one BpfProgram or BpfNsProgram. It is immutable, and replaced after a change.
@@ -69,6 +70,8 @@ type State struct {
 	// such as the log of the kernel's verifier. It is "" unless the condition is a failure, or None, which says what the agent waits
 	// for.
 	Message string
+	// Problem is what the message is about. It is "" if the report doesn't name it, or if there is no message.
+	Problem problem.Reason
 	// Undecodable is the reason why the report's status can't be decoded. Then the other fields of the status are
 	// empty.
 	Undecodable string

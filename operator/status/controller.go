@@ -193,6 +193,8 @@ func (s Summary) status(current *v1alpha1.BpfProgramStatusCommon) *v1alpha1.BpfP
 	want := current.DeepCopy()
 	want.ObservedGeneration = s.Generation
 	want.Nodes = new(s.Counts())
+	_, said := s.Condition()
+	want.Problem = string(said.Reason)
 	v1alpha1.SetConditions(&want.Conditions, s.Conditions()...)
 	return want
 }
@@ -252,8 +254,8 @@ func (n note) due(condition v1alpha1.ProgramConditionType, transition bool, obje
 
 // current returns the object's status as last seen or written, depending on which is newer.
 func (n note) current(object v1alpha1.UserObject) v1alpha1.BpfProgramStatusCommon {
-	if n.version(object) != object.GetResourceVersion() {
-		return n.status
+	if n.version(object) == n.resourceVersion && n.resourceVersion != "" {
+		return n.status // without what the API server has dropped because the cluster's definitions lack it
 	}
 	return *object.GetStatus()
 }

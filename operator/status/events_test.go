@@ -343,3 +343,19 @@ func TestEventsOfRollouts(t *testing.T) {
 		}
 	}
 }
+
+// The API server drops what older definitions lack. That isn't a change by another client.
+func TestDroppedFieldsAreCurrent(t *testing.T) {
+	t.Parallel()
+	written := v1alpha1.BpfProgramStatusCommon{Problem: "NoSuchInterface"}
+	n := note{resourceVersion: "7", status: written}
+	for version, want := range map[string]string{"6": "NoSuchInterface", "7": "NoSuchInterface", "8": ""} {
+		object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+		if got := n.current(object).Problem; got != want {
+			t.Errorf("of version %s: %q, want %q", version, got, want)
+		}
+		if got := (note{}).current(object).Problem; got != "" {
+			t.Errorf("before the first write: %q", got)
+		}
+	}
+}

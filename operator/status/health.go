@@ -59,7 +59,7 @@ func (o *owner) progress(r *nodeState) (progress, string) {
 	reason := cmp.Or(restarted, conflict, slow)
 	switch {
 	case n.Failed():
-		reason = r.reason
+		reason = r.reason.Text
 	case n.Reported == steps.Nothing || !n.Ready:
 		reason = ""
 	}

@@ -71,8 +71,8 @@ func check(t *testing.T, x *Index, want string) {
 	if !ok {
 		t.Fatal("the object isn't known")
 	}
-	condition, message := s.Condition()
-	if got := fmt.Sprintf("%d/%d/%d %s: %s", s.Selected, s.Attached, s.Failed, condition, message); got != want {
+	condition, said := s.Condition()
+	if got := fmt.Sprintf("%d/%d/%d %s: %s", s.Selected, s.Attached, s.Failed, condition, said.Text); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

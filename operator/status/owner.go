@@ -13,6 +13,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/operator/reports"
 	steps "github.com/bpfman/bpfman-operator/operator/rollout"
@@ -67,7 +68,7 @@ type nodeState struct {
 	trouble string
 	// reason is the reason of the outcome failed or idle, and of waiting if the agent has reported one. stalled means that the failure stays until somebody
 	// changes something.
-	reason  string
+	reason  problem.Note
 	stalled bool
 	// reported is what that means for a rollout of the newest revision.
 	reported steps.Reported
@@ -142,23 +143,23 @@ func (o *owner) update(n *node, change func(*nodeState)) bool {
 
 // judge returns the combined result of the programs on a node, its reason, whether it is stalled, and what it means for a
 // rollout.
-func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool, reported steps.Reported) {
+func (o *owner) judge(r *nodeState) (result outcome, reason problem.Note, stalled bool, reported steps.Reported) {
 	generation, programs := o.Generation, o.Programs
 	if !r.changes {
 		generation, programs = o.Before, o.ProgramsBefore
 	}
 	wanted := r.selected && !o.Deleting && generation != 0
-	done, linked, inPods, idly, pending := 0, false, true, "", ""
+	done, linked, inPods, idly, pending := 0, false, true, problem.Note{}, problem.Note{}
 	for _, program := range r.reports {
 		p := program.State.Value()
-		fails, message := false, p.Message
+		fails, said := false, problem.Note{Reason: p.Problem, Text: p.Message}
 		switch {
 		case !wanted:
 			// The program is being unloaded. This has failed only if an agent says so. A node without an agent, or a
 			// deleted node, doesn't count.
 			fails = p.Condition == v1alpha1.BpfProgCondNotUnloaded && r.node.runsAgent()
 		case p.Undecodable != "":
-			fails, message = true, "the report "+program.Name+" can't be decoded: "+p.Undecodable
+			fails, said = true, problem.Notef(problem.ReportUnreadable, "the report %s can't be decoded: %s", program.Name, p.Undecodable)
 		case p.Generation != generation:
 		case p.Condition.Failed():
 			fails = true
@@ -169,27 +170,28 @@ func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool
 			done++
 			linked = linked || p.Linked
 		case p.Condition == v1alpha1.BpfProgCondNone:
-			pending = message
+			pending = said
 		}
 		if fails && p.InPods {
 			done++
 		}
 		inPods = inPods && (!fails || p.InPods)
 		if fails && (result != failed || p.Stalled && !stalled) {
-			result, reason, stalled = failed, failure(p.Member, message), p.Stalled
+			said.Text = failure(p.Member, said.Text)
+			result, reason, stalled = failed, said, p.Stalled
 		}
 	}
 	switch {
 	case result == failed:
 		return failed, reason, stalled, reportedFailure(inPods, done >= programs)
 	case !wanted:
-		return uncounted, "", false, steps.Nothing
+		return uncounted, problem.Note{}, false, steps.Nothing
 	case done < programs:
 		return waiting, pending, false, steps.Nothing
-	case idly != "" && !linked:
+	case idly.Text != "" && !linked:
 		return idle, idly, false, steps.Attached
 	}
-	return attached, "", false, steps.Attached
+	return attached, problem.Note{}, false, steps.Attached
 }
 
 // reportedFailure returns what failures mean for a rollout: whether they are in pods only, and everything is reported.
@@ -204,9 +206,9 @@ func reportedFailure(inPods, complete bool) steps.Reported {
 }
 
 // idleReasons are the reasons why there is nothing to attach to, by the type of a program's condition.
-var idleReasons = map[v1alpha1.BpfProgramConditionType]string{
-	v1alpha1.BpfProgCondNoContainersOnNode: "no container matches",
-	v1alpha1.BpfProgCondNoInterfacesOnNode: "no interface matches",
+var idleReasons = map[v1alpha1.BpfProgramConditionType]problem.Note{
+	v1alpha1.BpfProgCondNoContainersOnNode: {Reason: problem.NothingMatches, Text: "no container matches"},
+	v1alpha1.BpfProgCondNoInterfacesOnNode: {Reason: problem.NothingMatches, Text: "no interface matches"},
 }
 
 func failure(member, message string) string {
@@ -295,7 +297,7 @@ func (o *owner) summary() Summary {
 func reasons(reports *btree.BTreeG[*nodeState]) []NodeReason {
 	var first []NodeReason
 	reports.Ascend(func(r *nodeState) bool {
-		first = append(first, NodeReason{r.node.name, r.reason})
+		first = append(first, NodeReason{r.node.name, r.reason.Text, r.reason.Reason})
 		return len(first) < maxNamed
 	})
 	return first

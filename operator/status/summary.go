@@ -4,6 +4,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/operator/pace"
 )
 
@@ -65,8 +67,11 @@ type Summary struct {
 	WithoutAgent []string
 }
 
-// NodeReason is the reason of a node's state.
-type NodeReason struct{ Node, Reason string }
+// NodeReason is the reason of a node's state, and what it is about, or "".
+type NodeReason struct {
+	Node, Reason string
+	Problem      problem.Reason
+}
 
 // Counts returns the numbers for the object's status.
 func (s Summary) Counts() v1alpha1.NodeCounts {
@@ -86,7 +91,7 @@ func (s Summary) pace(observedGeneration int64) time.Duration {
 
 // Conditions returns the object's conditions, the first of which is upstream's.
 func (s Summary) Conditions() []metav1.Condition {
-	condition, message := s.Condition()
+	condition, said := s.Condition()
 	state := v1alpha1.Reconciling
 	switch {
 	case s.Rollout != nil && s.Rollout.State.Stalled():
@@ -96,7 +101,7 @@ func (s Summary) Conditions() []metav1.Condition {
 	case s.Stalled > 0, s.Undecodable != "", s.Invalid != "":
 		state = v1alpha1.Stalled
 	}
-	conditions := state.Conditions(condition.For(s.Kind, s.Namespaced, message))
+	conditions := state.Conditions(condition.For(s.Kind, s.Namespaced, said.Text))
 	for i := range conditions {
 		conditions[i].ObservedGeneration = s.Generation
 		if nowhere := s.nowhere(); state == v1alpha1.Ready && nowhere != "" && conditions[i].Type == string(v1alpha1.Ready) {
@@ -117,43 +122,65 @@ func (s Summary) nowhere() string {
 	return ""
 }
 
-// Condition returns the type of the object's first condition, and its message.
-func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message string) {
+// Condition returns the type of the object's first condition, and its message with what that is about.
+func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, said problem.Note) {
 	switch {
 	case s.Deleting && s.Failed == 0:
 		// It is only seen while a finalizer of another client delays the deletion.
-		condition, message = v1alpha1.ProgramNotYetLoaded, "Being deleted, its programs are unloaded"
+		condition, said = v1alpha1.ProgramNotYetLoaded, problem.Notef(problem.BeingDeleted, "Being deleted, its programs are unloaded")
 		if s.Reporting > 0 {
-			message = "Being deleted, waiting for " + count(s.Reporting, "node") + " to unload its programs"
+			said = problem.Notef(problem.BeingDeleted, "Being deleted, waiting for %s to unload its programs", count(s.Reporting, "node"))
 		}
 	case s.Deleting:
-		condition, message = v1alpha1.ProgramDeleteError, fmt.Sprintf("Failed to unload on %s: %s", count(s.Failed, "node"), s.failures())
+		condition, said = v1alpha1.ProgramDeleteError, problem.Notef(first(s.Failures), "Failed to unload on %s: %s", count(s.Failed, "node"), s.failures())
 	case s.Undecodable != "":
-		condition, message = v1alpha1.ProgramReconcileError, "The object can't be read, and its programs stay loaded: "+s.Undecodable
+		condition, said = v1alpha1.ProgramReconcileError, problem.Notef(problem.ObjectUnreadable, "The object can't be read, and its programs stay loaded: %s", s.Undecodable)
 	case s.Invalid != "":
-		condition, message = v1alpha1.ProgramReconcileError, "The node selector is invalid: "+s.Invalid
+		condition, said = v1alpha1.ProgramReconcileError, problem.Notef(problem.NodeSelectorInvalid, "The node selector is invalid: %s", s.Invalid)
 	case s.Rollout != nil && s.Rollout.State != v1alpha1.RolloutComplete && !s.awaitsNodes():
-		condition, message = s.rollout()
+		condition, said = s.rollout()
 	case s.Waiting > 0:
-		condition, message = v1alpha1.ProgramNotYetLoaded, s.attached()+", waiting for "+list(explained(s.WaitingFor), s.Waiting)
-		if s.Failed > 0 {
-			message += fmt.Sprintf("; failed on %s: %s", count(s.Failed, "node"), s.failures())
+		condition, said = v1alpha1.ProgramNotYetLoaded, problem.Note{
+			Reason: cmp.Or(first(s.Failures), first(s.WaitingFor)), Text: s.attached() + ", waiting for " + list(explained(s.WaitingFor), s.Waiting) + s.besides(),
 		}
 	case s.Failed > 0:
-		condition, message = v1alpha1.ProgramReconcileError, fmt.Sprintf("Failed on %s, %s: %s", count(s.Failed, "node"), lowerFirst(s.attached()), s.failures())
-	case s.Agents == 0:
-		condition, message = v1alpha1.ProgramNotYetLoaded, "Waiting for the node components: no node runs the agent yet"
-	case s.Matching == 0:
-		condition, message = v1alpha1.ProgramReconcileSuccess, "No node matches the node selector"
-	case s.Selected == 0 && s.Unreachable == s.Matching:
-		condition, message = v1alpha1.ProgramReconcileSuccess, "The node selector matches "+count(s.Matching, "node")+", but none can be reached: "+list(s.OutOfReach, s.Unreachable)
-	case s.Selected == 0:
-		condition, message = v1alpha1.ProgramReconcileSuccess, "The node selector matches "+count(s.Matching, "node")+", but no agent runs there: "+
-			list(slices.Concat(s.WithoutAgent, s.OutOfReach), s.Matching)
+		condition, said = v1alpha1.ProgramReconcileError, problem.Notef(first(s.Failures), "Failed on %s, %s: %s", count(s.Failed, "node"), lowerFirst(s.attached()), s.failures())
 	default:
-		condition, message = v1alpha1.ProgramReconcileSuccess, s.attached()+s.remarks()
+		condition, said = s.success()
 	}
-	return condition, shorten.Middle(message, maxMessage)
+	said.Text = shorten.Middle(said.Text, maxMessage)
+	return condition, said
+}
+
+// success returns the condition of an object without failures.
+func (s Summary) success() (condition v1alpha1.ProgramConditionType, said problem.Note) {
+	switch condition = v1alpha1.ProgramReconcileSuccess; {
+	case s.Agents == 0:
+		return v1alpha1.ProgramNotYetLoaded, problem.Notef(problem.NoAgents, "Waiting for the node components: no node runs the agent yet")
+	case s.Matching == 0:
+		return condition, problem.Notef(problem.NoNodeMatches, "No node matches the node selector")
+	case s.Selected == 0 && s.Unreachable == s.Matching:
+		return condition, problem.Notef(problem.NodesUnreachable, "The node selector matches %s, but none can be reached: %s", count(s.Matching, "node"), list(s.OutOfReach, s.Unreachable))
+	case s.Selected == 0:
+		return condition, problem.Notef(problem.NodesWithoutAgent, "The node selector matches %s, but no agent runs there: %s", count(s.Matching, "node"),
+			list(slices.Concat(s.WithoutAgent, s.OutOfReach), s.Matching))
+	}
+	said.Text = s.attached()
+	for _, remark := range s.remarks() {
+		said.Text += "; " + remark.Text
+		said.Reason = cmp.Or(said.Reason, remark.Reason)
+	}
+	return condition, said
+}
+
+// first returns the first problem on the nodes, or "".
+func first(nodes []NodeReason) problem.Reason {
+	for _, on := range nodes {
+		if on.Problem != "" {
+			return on.Problem
+		}
+	}
+	return ""
 }
 
 // awaitsNodes reports whether a rollout has nothing to do, because no node matches. The object is Ready then, as without a
@@ -163,16 +190,20 @@ func (s Summary) awaitsNodes() bool {
 }
 
 // rollout returns the condition during a rollout.
-func (s Summary) rollout() (condition v1alpha1.ProgramConditionType, message string) {
+func (s Summary) rollout() (condition v1alpha1.ProgramConditionType, said problem.Note) {
 	condition = v1alpha1.ProgramNotYetLoaded
 	if s.Rollout.State.Stalled() {
 		condition = v1alpha1.ProgramReconcileError
 	}
-	message = fmt.Sprintf("Rollout %s: %s. %s", strings.ToLower(string(s.Rollout.State)), s.Rollout.Message, s.attached())
-	if s.Failed > 0 {
-		message += fmt.Sprintf("; failed on %s: %s", count(s.Failed, "node"), s.failures())
+	return condition, problem.Note{Text: fmt.Sprintf("Rollout %s: %s. %s%s", strings.ToLower(string(s.Rollout.State)), s.Rollout.Message, s.attached(), s.besides())}
+}
+
+// besides returns the failures beside what else is to say.
+func (s Summary) besides() string {
+	if s.Failed == 0 {
+		return ""
 	}
-	return condition, message
+	return fmt.Sprintf("; failed on %s: %s", count(s.Failed, "node"), s.failures())
 }
 
 func (s Summary) attached() string {
@@ -180,18 +211,17 @@ func (s Summary) attached() string {
 }
 
 // remarks explains a success that isn't complete.
-func (s Summary) remarks() string {
-	var text string
+func (s Summary) remarks() (remarks []problem.Note) {
 	if s.Idle > 0 {
-		text += "; nothing to attach to on " + list(explained(s.IdleOn), s.Idle)
+		remarks = append(remarks, problem.Notef(problem.NothingMatches, "nothing to attach to on %s", list(explained(s.IdleOn), s.Idle)))
 	}
 	if without := s.Matching - s.Selected - s.Unreachable; without > 0 {
-		text += fmt.Sprintf("; no agent runs on %s that the node selector also matches: %s", count(without, "node"), list(s.WithoutAgent, without))
+		remarks = append(remarks, problem.Notef(problem.NodesWithoutAgent, "no agent runs on %s that the node selector also matches: %s", count(without, "node"), list(s.WithoutAgent, without)))
 	}
 	if s.Unreachable > 0 {
-		text += fmt.Sprintf("; %s that the node selector also matches can't be reached: %s", count(s.Unreachable, "node"), list(s.OutOfReach, s.Unreachable))
+		remarks = append(remarks, problem.Notef(problem.NodesUnreachable, "%s that the node selector also matches can't be reached: %s", count(s.Unreachable, "node"), list(s.OutOfReach, s.Unreachable)))
 	}
-	return text
+	return remarks
 }
 
 // explained returns the names of nodes, with the reasons that are known.

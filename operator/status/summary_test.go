@@ -12,10 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 func TestCondition(t *testing.T) {
-	loadError := NodeReason{"node-b", "load pass: verifier says no"}
+	loadError := NodeReason{Node: "node-b", Reason: "load pass: verifier says no"}
 	for _, c := range []struct {
 		name      string
 		summary   Summary
@@ -34,7 +35,7 @@ func TestCondition(t *testing.T) {
 		},
 		{
 			"nothing to attach to on some",
-			Summary{Agents: 9, Matching: 9, Selected: 9, Attached: 6, Idle: 3, IdleOn: []NodeReason{{"a", "no container matches"}, {"b", "no interface matches"}}},
+			Summary{Agents: 9, Matching: 9, Selected: 9, Attached: 6, Idle: 3, IdleOn: []NodeReason{{Node: "a", Reason: "no container matches"}, {Node: "b", Reason: "no interface matches"}}},
 			v1alpha1.ProgramReconcileSuccess, "Attached on 6 of 9 selected nodes; nothing to attach to on a (no container matches), b (no interface matches) and 1 more",
 		},
 		{
@@ -71,7 +72,7 @@ func TestCondition(t *testing.T) {
 		},
 		{
 			"roll-out",
-			Summary{Agents: 10, Matching: 10, Selected: 10, Attached: 3, Waiting: 7, WaitingFor: []NodeReason{{"a", ""}, {"b", "image quay.io/x:v1: waiting for its registry"}, {"c", ""}, {"d", ""}, {"e", ""}}},
+			Summary{Agents: 10, Matching: 10, Selected: 10, Attached: 3, Waiting: 7, WaitingFor: []NodeReason{{Node: "a", Reason: ""}, {Node: "b", Reason: "image quay.io/x:v1: waiting for its registry"}, {Node: "c", Reason: ""}, {Node: "d", Reason: ""}, {Node: "e", Reason: ""}}},
 			v1alpha1.ProgramNotYetLoaded, "Attached on 3 of 10 selected nodes, waiting for a, b (image quay.io/x:v1: waiting for its registry), c, d, e and 2 more",
 		},
 		{
@@ -81,12 +82,12 @@ func TestCondition(t *testing.T) {
 		},
 		{
 			"failures",
-			Summary{Agents: 9, Matching: 9, Selected: 9, Attached: 1, Failed: 8, Failures: []NodeReason{loadError, {"node-d", "no such interface: eth7"}}},
+			Summary{Agents: 9, Matching: 9, Selected: 9, Attached: 1, Failed: 8, Failures: []NodeReason{loadError, {Node: "node-d", Reason: "no such interface: eth7"}}},
 			v1alpha1.ProgramReconcileError, "Failed on 8 nodes, attached on 1 of 9 selected nodes: node-b: load pass: verifier says no; node-d: no such interface: eth7 and 6 more",
 		},
 		{
 			"a node that isn't selected anymore can't unload",
-			Summary{Agents: 9, Matching: 1, Selected: 1, Attached: 1, Failed: 1, Failures: []NodeReason{{"node-x", "unload 12: timed out"}}},
+			Summary{Agents: 9, Matching: 1, Selected: 1, Attached: 1, Failed: 1, Failures: []NodeReason{{Node: "node-x", Reason: "unload 12: timed out"}}},
 			v1alpha1.ProgramReconcileError, "Failed on 1 node, attached on 1 of 1 selected node: node-x: unload 12: timed out",
 		},
 		{
@@ -98,25 +99,55 @@ func TestCondition(t *testing.T) {
 		{"unloaded", Summary{Deleting: true, Agents: 3}, v1alpha1.ProgramNotYetLoaded, "Being deleted, its programs are unloaded"},
 		{
 			"deletion that fails",
-			Summary{Deleting: true, Agents: 3, Failed: 1, Failures: []NodeReason{{"node-x", "unload 12: timed out"}}},
+			Summary{Deleting: true, Agents: 3, Failed: 1, Failures: []NodeReason{{Node: "node-x", Reason: "unload 12: timed out"}}},
 			v1alpha1.ProgramDeleteError, "Failed to unload on 1 node: node-x: unload 12: timed out",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			condition, message := c.summary.Condition()
-			if condition != c.condition || message != c.message {
-				t.Errorf("got  %s %q\nwant %s %q", condition, message, c.condition, c.message)
+			condition, said := c.summary.Condition()
+			if condition != c.condition || said.Text != c.message {
+				t.Errorf("got  %s %q\nwant %s %q", condition, said.Text, c.condition, c.message)
 			}
 		})
+	}
+}
+
+// The status names what its message is about, in the order of the message.
+func TestProblem(t *testing.T) {
+	t.Parallel()
+	node := func(reason problem.Reason) NodeReason { return NodeReason{Node: "a", Problem: reason} }
+	for name, test := range map[string]struct {
+		summary Summary
+		want    problem.Reason
+	}{
+		"attached":                         {Summary{Agents: 1, Matching: 1, Selected: 1, Attached: 1}, ""},
+		"failed":                           {Summary{Agents: 1, Matching: 1, Selected: 1, Failed: 1, Failures: []NodeReason{node("VerifierRefused")}}, "VerifierRefused"},
+		"failed with an older agent first": {Summary{Agents: 2, Matching: 2, Selected: 2, Failed: 2, Failures: []NodeReason{node(""), node("NoSuchSymbol")}}, "NoSuchSymbol"},
+		"failed and waiting":               {Summary{Agents: 2, Matching: 2, Selected: 2, Failed: 1, Waiting: 1, Failures: []NodeReason{node("InterfaceFull")}, WaitingFor: []NodeReason{node("RegistryPending")}}, "InterfaceFull"},
+		"waiting for a registry":           {Summary{Agents: 1, Matching: 1, Selected: 1, Waiting: 1, WaitingFor: []NodeReason{node("RegistryPending")}}, "RegistryPending"},
+		"not unloaded":                     {Summary{Deleting: true, Failed: 1, Failures: []NodeReason{node("DaemonBusy")}}, "DaemonBusy"},
+		"being deleted":                    {Summary{Deleting: true}, "BeingDeleted"},
+		"not decoded":                      {Summary{Undecodable: "spec is a string"}, "ObjectUnreadable"},
+		"a node selector that's none":      {Summary{Invalid: "the operator is ?"}, "NodeSelectorInvalid"},
+		"no agents":                        {Summary{Matching: 1}, "NoAgents"},
+		"no node matches":                  {Summary{Agents: 1}, "NoNodeMatches"},
+		"no agent there":                   {Summary{Agents: 1, Matching: 1, WithoutAgent: []string{"a"}}, "NodesWithoutAgent"},
+		"not reachable":                    {Summary{Agents: 1, Matching: 1, Unreachable: 1, OutOfReach: []string{"a"}}, "NodesUnreachable"},
+		"idle, and one without an agent":   {Summary{Agents: 1, Matching: 2, Selected: 1, Idle: 1, IdleOn: []NodeReason{node("")}, WithoutAgent: []string{"b"}}, "NothingMatches"},
+	} {
+		if got := test.summary.status(&v1alpha1.BpfProgramStatusCommon{}).Problem; got != string(test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }
 
 func TestMessageIsBounded(t *testing.T) {
 	s := Summary{Agents: 5000, Matching: 5000, Selected: 5000, Failed: 5000}
 	for i := range maxNamed {
-		s.Failures = append(s.Failures, NodeReason{fmt.Sprintf("%0250d", i), strings.Repeat("é", 5000)})
+		s.Failures = append(s.Failures, NodeReason{Node: fmt.Sprintf("%0250d", i), Reason: strings.Repeat("é", 5000)})
 	}
-	_, message := s.Condition()
+	_, said := s.Condition()
+	message := said.Text
 	if len(message) > maxMessage || !utf8.ValidString(message) || !strings.HasPrefix(message, "Failed on 5000 nodes") || !strings.HasSuffix(message, " and 4995 more") {
 		t.Errorf("%d bytes: %q", len(message), message)
 	}

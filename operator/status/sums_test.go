@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
@@ -306,20 +307,20 @@ func (w *world) sum(uid types.UID) Summary {
 		case len(stalled) > 0 && runs:
 			s.Failed++
 			s.Stalled++
-			stuck = append(stuck, NodeReason{node, stalled[0]})
+			stuck = append(stuck, NodeReason{Node: node, Reason: stalled[0]})
 		case len(failures) > 0 && runs:
 			s.Failed++
-			failing = append(failing, NodeReason{node, failures[0]})
+			failing = append(failing, NodeReason{Node: node, Reason: failures[0]})
 		case !wanted:
 		case done < programs:
 			s.Waiting++
 			if len(s.WaitingFor) < maxNamed {
-				s.WaitingFor = append(s.WaitingFor, NodeReason{node, pending})
+				s.WaitingFor = append(s.WaitingFor, NodeReason{Node: node, Reason: pending})
 			}
 		case idle != "" && !linked:
 			s.Idle++
 			if len(s.IdleOn) < maxNamed {
-				s.IdleOn = append(s.IdleOn, NodeReason{node, idle})
+				s.IdleOn = append(s.IdleOn, NodeReason{node, idle, problem.NothingMatches})
 			}
 		default:
 			s.Attached++

@@ -24,6 +24,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 const ownerUID types.UID = "1f2e"
@@ -83,7 +84,7 @@ func attachedTo(points ...string) []v1alpha1.BpfProgramLink {
 func everything() []client.Object {
 	o := counter()
 	zone := map[string]string{"zone": "a"}
-	missing := v1alpha1.BpfProgramLink{AttachPoint: "eth7 ingress", State: v1alpha1.LinkNotAttached, Error: "attach to eth7 ingress: the node has no interface eth7; its primary interface is ens5"}
+	missing := v1alpha1.BpfProgramLink{AttachPoint: "eth7 ingress", State: v1alpha1.LinkNotAttached, Problem: string(problem.NoSuchInterface), Error: "attach to eth7 ingress: the node has no interface eth7; its primary interface is ens5"}
 	broken := agent("reported-nothing")
 	broken.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "bpfman-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
 	outdated := report(o, "TcxProgram", "outdated", "tcx_stats", 7, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress")...)
@@ -98,7 +99,7 @@ func everything() []client.Object {
 		report(o, "TcxProgram", "fine-1", "tcx_stats", 5, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress", "eth7 ingress")...),
 		report(o, "TcxProgram", "fine-2", "tcx_stats", 6, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress", "eth7 ingress")...),
 		report(o, "TcxProgram", "half", "tcx_stats", 9, v1alpha1.BpfProgCondNotLoaded.Condition(missing.Error), append(attachedTo("eth0 ingress"), missing)...),
-		report(o, "TcxProgram", "rejected", "tcx_stats", 0, v1alpha1.BpfProgCondNotLoaded.Condition(verifier)),
+		about(problem.VerifierRefused, report(o, "TcxProgram", "rejected", "tcx_stats", 0, v1alpha1.BpfProgCondNotLoaded.Condition(verifier))),
 		report(o, "TcxProgram", "relabelled", "tcx_stats", 4, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress")...),
 		node("fine-1", zone), node("fine-2", zone), node("half", zone), node("rejected", zone), node("reported-nothing", zone), node("outdated", zone),
 		node("no-agent", map[string]string{"zone": "a", corev1.LabelOSStable: "linux"}, corev1.Taint{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}),
@@ -150,11 +151,13 @@ func overview() []client.Object {
 	staged := &v1alpha1.TcProgram{}
 	staged.GetStatus().Rollout = &v1alpha1.RolloutStatus{State: v1alpha1.RolloutProgressing}
 	in(staged, "", "staged", v1alpha1.ProgramNotYetLoaded.Condition("Rollout progressing: revision 2, step 1 of 2 on 1 of 3 nodes"), v1alpha1.NodeCounts{Selected: 3, Attached: 1})
-	return append(everything(), late, policy, staged,
+	idle := in(&v1alpha1.UprobeNsProgram{}, "acme", "idle", v1alpha1.ProgramReconcileSuccess.Condition("Attached on 0 of 2 selected nodes; nothing to attach to on one (no container matches), two (no container matches)"), v1alpha1.NodeCounts{Selected: 2, Idle: 2})
+	idle.(v1alpha1.UserObject).GetStatus().Problem = string(problem.NothingMatches) //nolint:errcheck // it is one
+	typo := in(&v1alpha1.TcxNsProgram{}, "acme", "typo", v1alpha1.ProgramReconcileError.Condition("Failed on 1 node: one: attach to eth9 ingress: the node has no interface eth9"), v1alpha1.NodeCounts{Selected: 1, Failed: 1})
+	typo.(v1alpha1.UserObject).GetStatus().Problem = string(problem.NoSuchInterface) //nolint:errcheck // it is one
+	return append(everything(), late, policy, staged, idle, typo,
 		in(&v1alpha1.XdpProgram{}, "", "fine", success, v1alpha1.NodeCounts{Selected: 2, Attached: 2}),
 		in(&v1alpha1.XdpProgram{}, "", "counter", success, v1alpha1.NodeCounts{Selected: 2, Attached: 2}),
-		in(&v1alpha1.UprobeNsProgram{}, "acme", "idle", v1alpha1.ProgramReconcileSuccess.Condition("Attached on 0 of 2 selected nodes; nothing to attach to on one (no container matches), two (no container matches)"), v1alpha1.NodeCounts{Selected: 2, Idle: 2}),
-		in(&v1alpha1.TcxNsProgram{}, "acme", "typo", v1alpha1.ProgramReconcileError.Condition("Failed on 1 node: one: attach to eth9 ingress: the node has no interface eth9"), v1alpha1.NodeCounts{Selected: 1, Failed: 1}),
 	)
 }
 
@@ -162,16 +165,23 @@ func overview() []client.Object {
 func TestNearestFunction(t *testing.T) {
 	for message, want := range map[string]string{
 		"the bytecode has no function tcx_stat (did you mean tcx_stats?); its functions are pass, tcx_stats, when loading from image x": "set bpffunctionname to tcx_stats, or to another function that the message lists",
-		"it has no function tcx_stat; its functions are pass, tcx_stats":                                                                "set bpffunctionname to tcx_stats, or to another function that the message lists",
-		"it has no function flows; its functions are pass, tcx_stats":                                                                   "set `bpffunctionname` to a function that the bytecode has: the message lists them",
+		"the bytecode has no function flows; its functions are pass, tcx_stats, when loading from image x":                              "set `bpffunctionname` to a function that the bytecode has: the message lists them",
 	} {
 		o := counter()
 		o.Spec.NodeSelector.MatchLabels = nil
-		objects := []client.Object{o, report(o, "TcxProgram", "one", "tcx_stat", 0, v1alpha1.BpfProgCondNotLoaded.Condition("load: "+message))}
+		failed := report(o, "TcxProgram", "one", "tcx_stat", 0, v1alpha1.BpfProgCondNotLoaded.Condition("load: "+message))
+		about(problem.NoSuchFunction, failed)
+		objects := []client.Object{o, failed}
 		if got := executed(t, objects, "why", "counter"); !strings.Contains(got, "To do: "+want+"\n") || strings.Count(got, "To do: "+want) != 2 {
 			t.Errorf("%s: %s", message, got)
 		}
 	}
+}
+
+// about has a report name its problem.
+func about(reason problem.Reason, report client.Object) client.Object {
+	report.(v1alpha1.ProgramObject).GetStatus().Problem = string(reason) //nolint:errcheck // it is one
+	return report
 }
 
 func namespaced() []client.Object {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package problem
+package remedy
 
-import "github.com/bpfman/bpfman-operator/apis/v1alpha1"
+import (
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
+)
 
 // Condition is a condition of a BpfProgram. If the report doesn't name the problem, its ToDo is the answer: the agent of an
 // earlier version wrote it, or the text of the daemon isn't known.
 type Condition struct {
 	Type  v1alpha1.BpfProgramConditionType
 	ToDo  string
-	Links []Link
+	Links []problem.Link
 }
 
 // Conditions are the conditions of a BpfProgram.
@@ -35,13 +38,13 @@ var Conditions = []Condition{
 	{
 		Type:  v1alpha1.BpfProgCondRolledBack,
 		ToDo:  "the node lost the connection to the API server with this version, and runs the previous one, nothing, or what was confirmed: see Roll back changes that cut off a node",
-		Links: []Link{{"Roll back changes that cut off a node", "rollback.md"}},
+		Links: []problem.Link{{Text: "Roll back changes that cut off a node", Page: "rollback.md"}},
 	},
 }
 
-// OfCondition returns what to do about a condition of a BpfProgram whose problem isn't known, by its reason. It is "" if there is
+// ofCondition returns what to do about a condition of a BpfProgram whose problem isn't known, by its reason. It is "" if there is
 // nothing to do.
-func OfCondition(reason string) string {
+func ofCondition(reason string) string {
 	for _, c := range Conditions {
 		if c.Type.Condition().Reason == reason {
 			return c.ToDo
@@ -63,8 +66,8 @@ var Conflicts = []Conflict{
 	{Type: v1alpha1.BpfNodeUnownedProgram, ToDo: "find out who loaded the program: see UnownedProgram"},
 }
 
-// OfConflict returns what to do about a type of conflict, or "" if it is unknown.
-func OfConflict(kind string) string {
+// ofConflict returns what to do about a type of conflict, or "" if it is unknown.
+func ofConflict(kind string) string {
 	for _, c := range Conflicts {
 		if c.Type == kind {
 			return c.ToDo
