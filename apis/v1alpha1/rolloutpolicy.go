@@ -248,6 +248,11 @@ type RolloutStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
+	// problem names what message is about, as the tables of docs/status.md do. It is
+	// absent if they don't have it. For example: `RolloutHalted`.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+
 	// hash identifies the revision of the object that the other fields describe.
 	// Nodes don't run another one.
 	// +optional

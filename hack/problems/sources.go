@@ -141,5 +141,5 @@ func pattern(format string) string {
 	for strings.Contains(text, "……") {
 		text = strings.ReplaceAll(text, "……", "…")
 	}
-	return strings.Trim(text, "… :;")
+	return strings.Trim(text, "… :;,")
 }

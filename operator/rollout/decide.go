@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Policy is a RolloutPolicy that matches an object.
@@ -59,7 +60,7 @@ func Decide(was *v1alpha1.RolloutStatus, in Input) Decision {
 	current := was.DeepCopy()
 	current.Policy = in.Policies[0].Name
 	if current.State == v1alpha1.RolloutContested {
-		current.State, current.Message = v1alpha1.RolloutProgressing, ""
+		become(current, v1alpha1.RolloutProgressing, problem.Note{})
 		if current.Step == 0 { // it was complete
 			return Decision{Status: complete(current), Memory: in.Memory}
 		}
@@ -113,14 +114,15 @@ func (p Past) Adopted() bool {
 	return p.Observed || p.Reporting > 0 && p.Policy.Sub(p.Created) > together
 }
 
-// Contest returns the state of an object whose newest revision can't be rolled out until somebody changes what the message names.
-// Until then, nodes keep what they run.
-func Contest(was *v1alpha1.RolloutStatus, policy, message string) *v1alpha1.RolloutStatus {
+// Contest returns the state of an object whose newest revision can't be rolled out until somebody changes what the note names.
+// Until then, nodes keep what they run: those that aren't to change yet wouldn't know what to run instead.
+func Contest(was *v1alpha1.RolloutStatus, policy string, why problem.Note) *v1alpha1.RolloutStatus {
 	s := &v1alpha1.RolloutStatus{}
 	if was != nil {
 		s = was.DeepCopy()
 	}
-	s.State, s.Policy, s.Message = v1alpha1.RolloutContested, policy, message
+	s.Policy = policy
+	become(s, v1alpha1.RolloutContested, why)
 	return s
 }
 
@@ -143,14 +145,14 @@ func hasFailed(was *v1alpha1.RolloutStatus, in Input) bool {
 }
 
 // conflict returns why policies don't say how an object is rolled out.
-func conflict(matching []Policy) string {
+func conflict(matching []Policy) problem.Note {
 	names := make([]string, len(matching))
 	for i, p := range matching {
 		names[i] = p.Name
 		if p.Undecodable != "" {
-			return "the RolloutPolicy " + p.Name + " can't be read, so no node changes until you correct or delete it: " + p.Undecodable
+			return problem.Notef(problem.RolloutPolicyUnreadable, "the RolloutPolicy %s can't be read, so no node changes until you correct or delete it: %s", p.Name, p.Undecodable)
 		}
 	}
 	slices.Sort(names)
-	return "the RolloutPolicies " + strings.Join(names, ", ") + " match the object, so no node changes until only one does"
+	return problem.Notef(problem.PoliciesConflict, "the RolloutPolicies %s match the object, so no node changes until only one does", strings.Join(names, ", "))
 }

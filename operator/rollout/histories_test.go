@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/internal/shrink"
 )
@@ -465,7 +466,7 @@ func (w *world) decide() {
 // start records a revision as [History] does.
 func (w *world) start(was *v1alpha1.RolloutStatus, in Input) *v1alpha1.RolloutStatus {
 	if w.refused {
-		return Contest(was, in.Policies[0].Name, "exceeded quota")
+		return Contest(was, in.Policies[0].Name, problem.Note{Text: "exceeded quota"})
 	}
 	number, previous := Before(was)
 	if number != 0 && previous == nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Nodes are the nodes of an object.
@@ -62,7 +63,7 @@ func begin(revision v1alpha1.RecordedRevision, previous *v1alpha1.RolloutRevisio
 		Started: &now, Canaries: in.policy().Canaries, MaxRunTimePercent: in.policy().MaxRunTimePercent, Previous: previous,
 	}
 	enter(s, 1, in)
-	s.Message = said(s, in)
+	become(s, v1alpha1.RolloutProgressing, said(s, in))
 	return s
 }
 
@@ -146,12 +147,12 @@ func next(was *v1alpha1.RolloutStatus, in Input, memory *Memory) (*v1alpha1.Roll
 	case unhealthy > size(in.policy().MaxUnhealthy, total, false) && !resumed:
 		return fail(s, in, unhealthy, total, missing), 0
 	case in.Paused:
-		s.State, s.Message = v1alpha1.RolloutPaused, "the annotation "+v1alpha1.AnnotationRolloutPaused+" pauses the rollout"
+		become(s, v1alpha1.RolloutPaused, problem.Notef(problem.RolloutPaused, "the annotation %s pauses the rollout", v1alpha1.AnnotationRolloutPaused))
 		return s, remaining
 	case total == 0 && in.Nodes.Selected > 0:
 		enter(s, 1, in) // when it began, no node ran an agent
 	case total == 0 || remaining != 0 && !resumed:
-		s.State, s.Message = v1alpha1.RolloutProgressing, said(s, in)
+		become(s, v1alpha1.RolloutProgressing, said(s, in))
 		return s, remaining
 	case final:
 		return complete(s), 0
@@ -160,7 +161,7 @@ func next(was *v1alpha1.RolloutStatus, in Input, memory *Memory) (*v1alpha1.Roll
 			return s, max(wait, 0)
 		}
 	}
-	s.State, s.Message = v1alpha1.RolloutProgressing, said(s, in)
+	become(s, v1alpha1.RolloutProgressing, said(s, in))
 	return s, in.policy().TimeLimit.Duration
 }
 
@@ -173,12 +174,12 @@ func advance(s *v1alpha1.RolloutStatus, in Input, resumed bool, healthy time.Tim
 	}
 	step := in.policy().Steps[s.Step-1]
 	if step.UntilResumed && !resumed {
-		s.State, s.Message = v1alpha1.RolloutPaused, fmt.Sprintf("step %d is complete, and the rollout waits until you resume it", s.Step)
+		become(s, v1alpha1.RolloutPaused, problem.Notef(problem.RolloutAwaitsYou, "step %d is complete, and the rollout waits until you resume it", s.Step))
 		return -1
 	}
 	if step.Pause != nil && !resumed {
 		if left := healthy.Add(step.Pause.Duration).Sub(in.Now); left > 0 {
-			s.State, s.Message = v1alpha1.RolloutProgressing, fmt.Sprintf("%s, and the next step follows after a pause of %s", said(s, in), step.Pause.Duration)
+			become(s, v1alpha1.RolloutProgressing, problem.Notef(problem.RolloutProceeds, "%s, and the next step follows after a pause of %s", said(s, in).Text, step.Pause.Duration))
 			return left
 		}
 	}
@@ -194,13 +195,17 @@ func fail(s *v1alpha1.RolloutStatus, in Input, unhealthy, total, missing int) *v
 	why := fmt.Sprintf("%d of %d nodes with revision %d aren't healthy (%s)", unhealthy, total, s.Revision, strings.Join(names, "; "))
 	if in.policy().OnFailure == v1alpha1.RolloutUndo {
 		none := int64(0)
-		s.State, s.Until = v1alpha1.RolloutUndone, &none
-		s.Message = why + ": " + runs(s) + " on all nodes until you edit the object"
+		s.Until = &none
+		become(s, v1alpha1.RolloutUndone, problem.Notef(problem.RolloutUndone, "%s: %s on all nodes until you edit the object", why, runs(s)))
 		return s
 	}
-	s.State = v1alpha1.RolloutHalted
-	s.Message = why + ": no other node changes until you edit the object or resume the rollout"
+	become(s, v1alpha1.RolloutHalted, problem.Notef(problem.RolloutHalted, "%s: no other node changes until you edit the object or resume the rollout", why))
 	return s
+}
+
+// become sets the state of a rollout, with what explains it.
+func become(s *v1alpha1.RolloutStatus, state v1alpha1.RolloutState, note problem.Note) {
+	s.State, s.Message, s.Problem = state, note.Text, string(note.Reason)
 }
 
 func runs(s *v1alpha1.RolloutStatus) string {
@@ -211,14 +216,14 @@ func runs(s *v1alpha1.RolloutStatus) string {
 }
 
 // said describes a step.
-func said(s *v1alpha1.RolloutStatus, in Input) string {
+func said(s *v1alpha1.RolloutStatus, in Input) problem.Note {
 	steps := max(len(in.policy().Steps)+1, int(s.Step))
 	if s.Until == nil {
 		steps = int(s.Step)
 	}
 	text := fmt.Sprintf("revision %d, step %d of %d on %d of %d nodes", s.Revision, s.Step, steps, s.Nodes, max(in.Nodes.Selected, int(s.Nodes)))
 	if total, _ := involved(s, in); total == 0 || in.Nodes.Selected == 0 {
-		return text + ", waiting for a node"
+		return problem.Notef(problem.RolloutProceeds, "%s, waiting for a node", text)
 	}
-	return text
+	return problem.Note{Text: text}
 }

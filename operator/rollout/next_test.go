@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
@@ -97,6 +98,9 @@ func (c *cluster) is(state v1alpha1.RolloutState, step, nodes int32, words strin
 	s := c.status
 	if s.State != state || s.Step != step || s.Nodes != nodes || !strings.Contains(s.Message, words) {
 		c.t.Fatalf("%s, step %d on %d nodes: %q; want %s, step %d on %d nodes: %q", s.State, s.Step, s.Nodes, s.Message, state, step, nodes, words)
+	}
+	if settled := state == v1alpha1.RolloutProgressing || state == v1alpha1.RolloutComplete; !settled && problem.ToDo(problem.Reason(s.Problem)) == "" {
+		c.t.Fatalf("%s: nothing is known about the problem %q", state, s.Problem)
 	}
 	want := int64(nodes)*10 + 1
 	if nodes == 0 {
@@ -374,12 +378,12 @@ func TestStart(t *testing.T) {
 func TestContest(t *testing.T) {
 	c := begun(t, 3, on(1))
 	in := c.input()
-	refused := Contest(nil, "staged", "exceeded quota")
+	refused := Contest(nil, "staged", problem.Note{Text: "exceeded quota"})
 	if d := Decide(refused, in); !d.Begins || refused.Message != "exceeded quota" || !refused.State.Stalled() {
 		t.Errorf("%+v, and then %+v", refused, d)
 	}
 	everywhere := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutComplete, Hash: in.Hash, Revision: 2}
-	if d := Decide(Contest(everywhere, "staged", "exceeded quota"), in); d.Begins || d.Status.State != v1alpha1.RolloutComplete || d.Status.Until != nil || d.Status.Message != "" {
+	if d := Decide(Contest(everywhere, "staged", problem.Note{Text: "exceeded quota"}), in); d.Begins || d.Status.State != v1alpha1.RolloutComplete || d.Status.Until != nil || d.Status.Message != "" {
 		t.Errorf("complete: %+v", d)
 	}
 	c.all(Healthy)
@@ -387,7 +391,7 @@ func TestContest(t *testing.T) {
 	c.next()
 	c.is(v1alpha1.RolloutUndone, 1, 1, "")
 	c.policy.MaxUnhealthy = intstr.FromInt32(1) // it would leave the first step after the time limit
-	if d := Decide(Contest(c.status, "staged", "exceeded quota"), c.input()); !d.Begins {
+	if d := Decide(Contest(c.status, "staged", problem.Note{Text: "exceeded quota"}), c.input()); !d.Begins {
 		t.Errorf("undone: %+v", d.Status)
 	}
 }

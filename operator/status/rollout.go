@@ -27,6 +27,7 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 	steps "github.com/bpfman/bpfman-operator/operator/rollout"
 )
@@ -172,11 +173,12 @@ func (r *Reconciler) begin(ctx context.Context, ref Ref, was *v1alpha1.RolloutSt
 		}
 		// Others than the operator can write ControllerRevisions. The status says which revision the nodes ran.
 		if previous == nil || hashOf(previous) != was.Hash {
-			return waits(was, in, "the ControllerRevision of revision %d doesn't exist, so no node changes until you delete the RolloutPolicy", number), 0, nil
+			return steps.Contest(was, in.Policies[0].Name, problem.Notef(problem.RevisionMissing, "the ControllerRevision of revision %d doesn't exist, so no node changes until you delete the RolloutPolicy", number)), 0, nil
 		}
 	}
 	if size := storedSize(o, previous); size > maxStored {
-		return waits(was, in, "the object and its previous revision have %d bytes, and at most %d can be stored, so no node changes until you make the object smaller", size, maxStored), 0, nil
+		return steps.Contest(was, in.Policies[0].Name, problem.Notef(problem.RevisionTooLarge, "the object and its previous revision have %d bytes, and at most %d can be stored, "+
+			"so no node changes until you make the object smaller", size, maxStored)), 0, nil
 	}
 	recorded, err := r.record(ctx, ref.Kind, o, number)
 	if err != nil {
@@ -191,15 +193,9 @@ func (r *Reconciler) unrecorded(
 ) (*v1alpha1.RolloutStatus, time.Duration, error) {
 	again := r.recordLater(ctx, uid, started, err)
 	if refuses(err) {
-		was = waits(was, in, "the revision can't be recorded, so no node changes until it can be: %v", err)
+		was = steps.Contest(was, in.Policies[0].Name, problem.Notef(problem.RevisionRefused, "the revision can't be recorded, so no node changes until it can be: %v", err))
 	}
 	return was, again, nil
-}
-
-// waits returns the state of an object whose newest revision can't be rolled out for a reason. Without what is missing, nodes that
-// aren't to change yet wouldn't know what to run, so all keep what they run.
-func waits(was *v1alpha1.RolloutStatus, in steps.Input, reason string, args ...any) *v1alpha1.RolloutStatus {
-	return steps.Contest(was, in.Policies[0].Name, fmt.Sprintf(reason, args...))
 }
 
 // refuses reports whether an error of the API server is about the request, or the error of a webhook, rather than about the state

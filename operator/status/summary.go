@@ -195,7 +195,7 @@ func (s Summary) rollout() (condition v1alpha1.ProgramConditionType, said proble
 	if s.Rollout.State.Stalled() {
 		condition = v1alpha1.ProgramReconcileError
 	}
-	return condition, problem.Note{Text: fmt.Sprintf("Rollout %s: %s. %s%s", strings.ToLower(string(s.Rollout.State)), s.Rollout.Message, s.attached(), s.besides())}
+	return condition, problem.Note{Reason: cmp.Or(problem.Reason(s.Rollout.Problem), first(s.Failures)), Text: fmt.Sprintf("Rollout %s: %s. %s%s", strings.ToLower(string(s.Rollout.State)), s.Rollout.Message, s.attached(), s.besides())}
 }
 
 // besides returns the failures beside what else is to say.

@@ -129,11 +129,17 @@ func TestProblem(t *testing.T) {
 		"being deleted":                    {Summary{Deleting: true}, "BeingDeleted"},
 		"not decoded":                      {Summary{Undecodable: "spec is a string"}, "ObjectUnreadable"},
 		"a node selector that's none":      {Summary{Invalid: "the operator is ?"}, "NodeSelectorInvalid"},
-		"no agents":                        {Summary{Matching: 1}, "NoAgents"},
-		"no node matches":                  {Summary{Agents: 1}, "NoNodeMatches"},
-		"no agent there":                   {Summary{Agents: 1, Matching: 1, WithoutAgent: []string{"a"}}, "NodesWithoutAgent"},
-		"not reachable":                    {Summary{Agents: 1, Matching: 1, Unreachable: 1, OutOfReach: []string{"a"}}, "NodesUnreachable"},
-		"idle, and one without an agent":   {Summary{Agents: 1, Matching: 2, Selected: 1, Idle: 1, IdleOn: []NodeReason{node("")}, WithoutAgent: []string{"b"}}, "NothingMatches"},
+		"a rollout that is halted": {Summary{
+			Agents: 1, Matching: 1, Selected: 1, Failed: 1, Failures: []NodeReason{node("NoSuchSymbol")}, Rollout: &v1alpha1.RolloutStatus{State: v1alpha1.RolloutHalted, Problem: "RolloutHalted"},
+		}, "RolloutHalted"},
+		"a rollout with failures within its limit": {Summary{
+			Agents: 1, Matching: 1, Selected: 1, Failed: 1, Failures: []NodeReason{node("NoSuchSymbol")}, Rollout: &v1alpha1.RolloutStatus{State: v1alpha1.RolloutProgressing},
+		}, "NoSuchSymbol"},
+		"no agents":                      {Summary{Matching: 1}, "NoAgents"},
+		"no node matches":                {Summary{Agents: 1}, "NoNodeMatches"},
+		"no agent there":                 {Summary{Agents: 1, Matching: 1, WithoutAgent: []string{"a"}}, "NodesWithoutAgent"},
+		"not reachable":                  {Summary{Agents: 1, Matching: 1, Unreachable: 1, OutOfReach: []string{"a"}}, "NodesUnreachable"},
+		"idle, and one without an agent": {Summary{Agents: 1, Matching: 2, Selected: 1, Idle: 1, IdleOn: []NodeReason{node("")}, WithoutAgent: []string{"b"}}, "NothingMatches"},
 	} {
 		if got := test.summary.status(&v1alpha1.BpfProgramStatusCommon{}).Problem; got != string(test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
