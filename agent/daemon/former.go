@@ -187,7 +187,7 @@ func (i *Inventory) before() (uint32, error) {
 	}
 	pins, err := filepath.Glob(filepath.Join(i.root, pinsDir, programPins+"*"))
 	if err != nil {
-		return 0, fmt.Errorf("look for pins: %w", err)
+		return 0, problem.Errorf(problem.DaemonStateUnusable, "look for pins: %w", err)
 	}
 	highest := uint32(0)
 	for _, path := range pins {

@@ -115,8 +115,8 @@ var partial = slices.Concat(
 		"images are being read, or a change isn't confirmed", "too many images are being read from slow registries", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
 		"read the boot ID: %w", "open the directory: %w", "read the record of a change: %w", "remove a damaged record: %w", "remove the record of %s: %w",
 		"write a section header: %w", "write the ELF header: %w", "it is in section %s, and bpfman has no kind for programs of type %s",
-		"%s has no list of objects", "a list has an item of %T", "%s; then it failed to unload function %s: %s", "function %s is named twice",
-		"record the programs of the former daemon: %w", "read the programs of the former daemon: %w", "open a pinned link: %w", "read a pinned link: %w",
+		"%s has no list of objects: %w", "a list has an item of %T", "%s; then it failed to unload function %s: %s", "function %s is named twice",
+		"record what the daemon has loaded: %w", "read what the former daemon has loaded: %w", "open a pinned link: %w", "read a pinned link: %w",
 		"look for the former daemon's database: %w", "remove the former daemon's database: %w",
 	},
 	// Reasons why a node isn't healthy, which are within the message of a rollout.

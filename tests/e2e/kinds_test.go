@@ -306,8 +306,8 @@ func linkedKind() kindCase {
 	at := v1alpha1.NetworkLink{InterfaceSelector: v1alpha1.LinkInterfaces{PrimaryNodeInterface: new(true)}, Priority: new(int32(priority))}
 	uprobe := uprobeInfo("uprobe_counter")
 	target := &v1alpha1.UprobeLinks{Links: []v1alpha1.UprobeLink{{
-		Function: uprobe.FunctionName, Target: uprobe.Target,
-		Containers: &v1alpha1.LinkContainers{Namespace: uprobe.Containers.Namespace, Pods: uprobe.Containers.Pods, ContainerNames: uprobe.Containers.ContainerNames},
+		UprobeTarget: v1alpha1.UprobeTarget{Function: uprobe.FunctionName, Target: uprobe.Target},
+		Containers:   &v1alpha1.LinkContainers{Namespace: uprobe.Containers.Namespace, Pods: uprobe.Containers.Pods, ContainerNames: uprobe.Containers.ContainerNames},
 	}}}
 	unlink := v1alpha1.FunctionLinks{Function: kernelFunction, Links: []v1alpha1.FunctionLink{{Mode: "Attach"}}}
 	for _, m := range []struct {
