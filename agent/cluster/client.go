@@ -64,7 +64,7 @@ func (c *Cluster) Definitions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return cmp.Or(definitions.Foreign(served), c.Serve(served))
+	return cmp.Or(definitions.Foreign(served), c.Serve(served)) //nolint:wrapcheck // both say what they are about
 }
 
 func about(request *rest.Request, o v1alpha1.ProgramObject) *rest.Request {

@@ -39,7 +39,7 @@ func fexitOf(i *v1alpha1.FexitProgramInfo) Spec {
 }
 
 func (f fentry) Incomplete() error {
-	return cmp.Or(f.function.Incomplete(), whereEmpty("func_name", f.symbol))
+	return cmp.Or(f.function.Incomplete(), whereEmpty("func_name", f.symbol)) //nolint:wrapcheck // both are this package's
 }
 
 func (f fentry) ID() string { return userobject.MemberID(f.member, f.symbol, f.name) }

@@ -34,7 +34,7 @@ func kprobeOf(member string, i *v1alpha1.KprobeProgramInfo) Spec {
 }
 
 func (k kprobe) Incomplete() error {
-	return cmp.Or(k.function.Incomplete(), k.unlessLoadedOnly("func_name", k.symbol))
+	return cmp.Or(k.function.Incomplete(), k.unlessLoadedOnly("func_name", k.symbol)) //nolint:wrapcheck // both are this package's
 }
 
 func (k kprobe) ID() string { return userobject.MemberID(k.member, k.symbol, k.name) }

@@ -23,7 +23,7 @@ func lsmOf(i *v1alpha1.LsmProgramInfo) Spec {
 }
 
 func (l lsm) Incomplete() error {
-	return cmp.Or(l.function.Incomplete(), whereEmpty("hook_name", l.hook))
+	return cmp.Or(l.function.Incomplete(), whereEmpty("hook_name", l.hook)) //nolint:wrapcheck // both are this package's
 }
 
 func (l lsm) ID() string { return userobject.MemberID("lsm", l.hook, l.name) }

@@ -50,7 +50,7 @@ func pidOf(pid int32) *int32 {
 }
 
 func (u uprobe) Incomplete() error {
-	return cmp.Or(u.function.Incomplete(), u.unlessLoadedOnly("target", u.target))
+	return cmp.Or(u.function.Incomplete(), u.unlessLoadedOnly("target", u.target)) //nolint:wrapcheck // both are this package's
 }
 
 func (u uprobe) ID() string { return userobject.MemberID(u.member, u.symbol, u.name) }

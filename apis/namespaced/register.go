@@ -24,7 +24,7 @@ func Install(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(v1alpha1.SchemeGroupVersion, own...)
 	for name, of := range others.KnownTypes(v1alpha1.SchemeGroupVersion) {
 		gvk := v1alpha1.SchemeGroupVersion.WithKind(name)
-		if object, is := reflect.New(of).Interface().(runtime.Object); is && !scheme.Recognizes(gvk) {
+		if object, is := reflect.TypeAssert[runtime.Object](reflect.New(of)); is && !scheme.Recognizes(gvk) {
 			scheme.AddKnownTypeWithName(gvk, object)
 		}
 	}

@@ -24,7 +24,7 @@ func Errorf(reason Reason, format string, args ...any) error {
 
 // Of returns the problem of an error: that of the first error in its tree that names one. It returns "" if none does.
 func Of(err error) Reason {
-	//nolint:errorlint // it visits the errors one by one: the first of a type can be one that names no problem
+	// It visits the errors one by one: the first of a type can be one that names no problem.
 	if named, does := err.(interface{ Problem() Reason }); does && named.Problem() != "" {
 		return named.Problem()
 	}

@@ -305,7 +305,7 @@ func (c *changing) finish(binary string, clean bool) {
 	c.t.Helper()
 	c.start(binary)
 	err := eventually.Succeeds(c.t.Context(), 20*time.Second, 50*time.Millisecond, func(context.Context) error {
-		if err := c.converge(); err != nil {
+		if err := c.converge(); err != nil { //nolint:contextcheck // it has the test's context
 			return err
 		}
 		var want []uint32

@@ -28,7 +28,6 @@ var namesDaemons = map[string]string{
 	"internal/daemontest/dialect.go": "the daemons in memory",
 	"internal/daemontest/fake.go":    "the daemons in memory",
 	"internal/daemontest/real.go":    "starts the real ones for tests",
-	"internal/problem/attaching.go":  "documentation for users: remedies",
 	"internal/problem/loading.go":    "documentation for users: remedies",
 	"operator/deploy/config.go":      "the DaemonSet",
 	"operator/deploy/keys.go":        "the DaemonSet",

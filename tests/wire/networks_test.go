@@ -37,7 +37,7 @@ func TestNumberOfAnEndedNetwork(t *testing.T) {
 	end()
 	var second string
 	must.Succeed(t, eventually.Succeeds(t.Context(), time.Minute, 100*time.Millisecond, func(context.Context) error {
-		path, another, end := network(t)
+		path, another, end := network(t) //nolint:contextcheck // it has the test's context
 		if another != number {
 			end()
 			return fmt.Errorf("the number is %s, and not %s", another, number)

@@ -101,7 +101,7 @@ func start(t *testing.T) *cluster {
 }
 
 func (c *cluster) runOperator(ctx context.Context) error {
-	mgr, err := operator.New(envtest.As(c.config, namespace, "bpfman-operator"), operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0"})
+	mgr, err := operator.New(envtest.As(c.config, namespace, "bpfman-operator"), operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0"}) //nolint:contextcheck // as in its command
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (c *cluster) create(kind v1alpha1.Kind[v1alpha1.UserObject]) *unstructured.
 		o.SetNamespace(tenant)
 	}
 	envtest.Eventually(c.T, "create "+kind.Name, func(ctx context.Context) error { // the definition is new
-		err := c.Client.Create(ctx, o)
+		err := c.Create(ctx, o)
 		return client.IgnoreAlreadyExists(err)
 	})
 	return o
@@ -383,12 +383,12 @@ func (c *cluster) validates() {
 		o.SetNamespace(metav1.NamespaceDefault)
 		o.SetName("refused")
 		envtest.Eventually(c.T, change, func(ctx context.Context) error { // policies take effect later
-			err := c.Client.Create(ctx, o.DeepCopy(), client.DryRunAll)
+			err := c.Create(ctx, o.DeepCopy(), client.DryRunAll)
 			if want == "" {
 				return err
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
-				return fmt.Errorf("%v, want %s", err, want)
+				return fmt.Errorf("want %s: %w", want, err)
 			}
 			return nil
 		})
