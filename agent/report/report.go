@@ -136,7 +136,7 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 				object.GetStatus().Links = links
 				conditions, reason := loadedConditions(owner, wanted, loaded, failed, o, object.GetStatus().Bytecode)
 				setConditions(object, conditions, reason)
-				addDetails(object, owner.Kind, wanted.Member, wanted.Points, false)
+				addDetails(object, owner.Kind, wanted.Member, wanted.Points)
 			} else {
 				predecessor := describePredecessor(object, actual, func(a daemon.Program) bool {
 					return a.OwnerUID == string(p.UID) && a.Function == function
@@ -145,7 +145,7 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 				judged(object, o.Judgements[n], nil)
 				conditions, reason := notLoadedConditions(o.Loads[n], predecessor)
 				setConditions(object, conditions, reason)
-				addDetails(object, owner.Kind, wanted.Member, nil, predecessor != "")
+				addDetails(object, owner.Kind, wanted.Member, nil)
 			}
 			out = append(out, object)
 		}
@@ -160,21 +160,20 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 		default: // a map owner can still be loaded
 		}
 		setConditions(object, state.Conditions(blocked.Condition.Condition(blocked.Err.Error()+predecessor)), problem.Of(blocked.Err))
-		addDetails(object, owner.Kind, blocked.Member, nil, predecessor != "")
+		addDetails(object, owner.Kind, blocked.Member, nil)
 		out = append(out, object)
 	}
 	return out
 }
 
-// addDetails adds what only States need, with the attach points of a program that is loaded. Previous means that its predecessor is
-// loaded instead. In the reports of other kinds, this would double the links in pods. Tenants don't see the node's PIDs and paths.
-func addDetails(object v1alpha1.ProgramObject, kind string, member program.Member, points []program.AttachPoint, previous bool) {
+// addDetails adds what only States need, with the attach points of a program that is loaded. In the reports of other kinds, this would double the links in pods. Tenants don't see the node's PIDs and paths.
+func addDetails(object v1alpha1.ProgramObject, kind string, member program.Member, points []program.AttachPoint) {
 	namespaced := object.GetNamespace() != ""
 	if !v1alpha1.HasLinks(kind, namespaced) {
 		return
 	}
 	status := object.GetStatus()
-	status.ProgramType, status.Previous = member.ProgramType, previous
+	status.ProgramType = member.ProgramType
 	hooks := map[daemon.Link]*v1alpha1.BpfProgramHook{}
 	for _, point := range points {
 		hook := point.Hook()
@@ -302,7 +301,7 @@ func describePredecessor(object v1alpha1.ProgramObject, actual []daemon.Program,
 				byPoint[link.Point] = v1alpha1.BpfProgramLink{AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached}
 			}
 		}
-		object.GetStatus().Links = sorted(byPoint)
+		object.GetStatus().Links, object.GetStatus().Previous = sorted(byPoint), true
 		return fmt.Sprintf(" (the previously loaded program %d keeps running)", a.ID)
 	}
 	return ""

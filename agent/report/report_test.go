@@ -397,7 +397,7 @@ func TestObject(t *testing.T) {
 	}}
 	expected.Spec = v1alpha1.BpfProgramSpec{Type: "application", Maps: map[string]string{"counter": "/run/bpfman/fs/maps/9/counter"}}
 	expected.Status = v1alpha1.BpfProgramStatus{
-		Conditions: o.Status.Conditions, Problem: string(problem.DaemonBusy), Node: "node", OwnerGeneration: 3, ProgramID: 10, Function: "g", Tag: "0123456789abcdef",
+		Conditions: o.Status.Conditions, Problem: string(problem.DaemonBusy), Node: "node", OwnerGeneration: 3, ProgramID: 10, Function: "g", Previous: true, Tag: "0123456789abcdef",
 		LoadedAt: "2026-01-01T00:00:00+0000", MapIDs: []uint32{7}, MapOwnerID: new(uint32(9)), MapUsedBy: []string{"10", "11"},
 		Bytecode: &v1alpha1.BpfProgramBytecode{Image: "file:/x.o"},
 		Links:    []v1alpha1.BpfProgramLink{{AttachPoint: "a/g", Digest: want.Loads[0].Programs[1].Points[0].Digest, LinkID: 100, State: v1alpha1.LinkAttached}},

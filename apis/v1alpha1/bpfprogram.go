@@ -48,7 +48,7 @@ type BpfProgramStatus struct {
 
 	// previous is true if the program can't be loaded as its owner describes it, and
 	// the one that was loaded before still runs. programid, maps, and links are then
-	// those of that program. Only the reports of ClusterBpfApplications have it.
+	// those of that program.
 	// +optional
 	Previous bool `json:"previous,omitempty"`
 

@@ -262,6 +262,7 @@ func programOf(report v1alpha1.ProgramObject) Program {
 	if len(status.Conditions) > 0 {
 		c := status.Conditions[0]
 		p.Condition, p.Reason, p.Since, p.Message, p.Problem = c.Type, c.Reason, c.LastTransitionTime, c.Message, status.Problem
+		p.Previous = status.Previous || strings.Contains(c.Message, keepsRunning)
 	}
 	for _, l := range status.Links {
 		p.Links = append(p.Links, Link{l.AttachPoint, l.State == v1alpha1.LinkAttached, l.Error, l.Problem})

@@ -62,7 +62,7 @@ func TestSummary(t *testing.T) {
 	t.Parallel()
 	o := &v1alpha1.TcxProgram{}
 	o.Status.Revision = &v1alpha1.RecordedRevision{Number: 2}
-	failed := Node{State: Failed, Programs: []Program{{Condition: "NotLoaded", Message: "no such function (the previously loaded program 9 keeps running)\nlog"}}}
+	failed := Node{State: Failed, Programs: []Program{{Condition: "NotLoaded", Previous: true, Message: "no such function (the previously loaded program 9 keeps running)\nlog"}}}
 	for want, nodes := range map[string][]Node{
 		"Revision 2 runs on 2 of 2 nodes": {{State: Attached}, {State: Attached}},
 		"Revision 2 runs on 1 of 2 nodes; the previous revision runs on 1 node; revision 2 fails on 1 of 2 nodes: no such function (the previously loaded program 9 keeps running)": {failed, {State: Attached}},

@@ -110,6 +110,8 @@ type Program struct {
 	Message   string      `json:"message,omitempty"`
 	// Problem is what the message is about, if the report names it.
 	Problem string `json:"problem,omitempty"`
+	// Previous means that the program of an earlier version of the object runs, because the newest one can't be loaded.
+	Previous bool `json:"previous,omitempty"`
 	// Links are the attach points.
 	Links []Link `json:"links,omitempty"`
 }

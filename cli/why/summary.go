@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// keepsRunning is what the agent's message about a failed Load says if the program of the previous revision still runs
-// (agent/report).
+// keepsRunning is what the message of an older agent, which doesn't report status.previous, says about a failed Load if
+// the program of the previous revision still runs.
 const keepsRunning = "the previously loaded program "
 
 // summary says which revision of an object runs on how many nodes, and why it doesn't run on others.
@@ -29,7 +29,7 @@ func summary(f Facts, page Page) string {
 			failure = n.Reason()
 		}
 		for _, p := range n.Programs {
-			if strings.Contains(p.Message, keepsRunning) {
+			if p.Previous {
 				kept++
 				break
 			}

@@ -50,6 +50,7 @@ type status struct {
 	Node            string `json:"node"`
 	OwnerGeneration int64  `json:"ownergeneration"`
 	ProgramID       uint32 `json:"programid"`
+	Previous        bool   `json:"previous"`
 	Problem         string `json:"problem"`
 	Conditions      []struct {
 		Type    v1alpha1.BpfProgramConditionType `json:"type"`
@@ -144,7 +145,7 @@ func reportOf(m *metadata, state State, s *status) *Report {
 }
 
 func stateOf(m *metadata, s *status) State {
-	state := State{Kind: m.Labels.OwnerKind, Member: m.Labels.Member, Generation: s.OwnerGeneration, Linked: len(s.Links) > 0}
+	state := State{Kind: m.Labels.OwnerKind, Member: m.Labels.Member, Generation: s.OwnerGeneration, Previous: s.Previous, Linked: len(s.Links) > 0}
 	if len(s.Conditions) > 0 {
 		state.Condition = s.Conditions[0].Type
 	}

@@ -192,10 +192,11 @@ func TestLongMessagesAreShortened(t *testing.T) {
 func TestFirstLineIsTheCause(t *testing.T) {
 	cause := "the kernel's verifier refuses the program, when loading f (the previously loaded program 7 keeps running)"
 	r := decoded(t, full("p", "u-p", func(p *v1alpha1.BpfProgram) {
+		p.Status.Previous = true
 		p.Status.Conditions = []metav1.Condition{v1alpha1.BpfProgCondNotLoaded.Condition(cause + strings.Repeat("\n1: (71) r1 = *(u8 *)(r1 +12)", 100))}
 	}))
-	if m := r.State.Value().Message; m != cause {
-		t.Errorf("%q", m)
+	if s := r.State.Value(); s.Message != cause || !s.Previous {
+		t.Errorf("%+v", s)
 	}
 }
 

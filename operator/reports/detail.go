@@ -23,7 +23,6 @@ const MaxLinks = 2048
 type Detail struct {
 	Function    string                    `json:"function"`
 	ProgramType string                    `json:"programtype"`
-	Previous    bool                      `json:"previous,omitzero"`
 	Links       []v1alpha1.BpfProgramLink `json:"links,omitzero"`
 	// Left is the number of further links.
 	Left int `json:"left,omitzero"`

@@ -31,7 +31,7 @@ func ofApplication(p *v1alpha1.BpfProgram) {
 
 // Details are only kept if they are wanted, and only of applications that have States.
 func TestDetail(t *testing.T) {
-	want := Detail{Function: "pass", ProgramType: "tcx", Previous: true, Links: []v1alpha1.BpfProgramLink{{
+	want := Detail{Function: "pass", ProgramType: "tcx", Links: []v1alpha1.BpfProgramLink{{
 		AttachPoint: "eth0 ingress", State: v1alpha1.LinkAttached, LinkID: 4294967295, Hook: &v1alpha1.BpfProgramHook{Interface: "eth0", Priority: new(int32(0))},
 	}}}
 	s := NewStore(&kinds.Kinds{}, v1alpha1.StateKinds)

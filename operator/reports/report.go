@@ -62,6 +62,8 @@ type State struct {
 	Condition v1alpha1.BpfProgramConditionType
 	// Stalled means that the failure stays until somebody changes something.
 	Stalled bool
+	// Previous means that the program of an earlier version of the owner runs, because the newest one can't be loaded.
+	Previous bool
 	// Linked means that the report has links.
 	Linked bool
 	// InPods means that the program is attached on the node, except for attach points in pods.

@@ -100,7 +100,7 @@ func TestStatus(t *testing.T) {
 			false,
 			[]*reports.Report{reported("a", "pass", "xdp", func(r *reports.Report, s *reports.State, d *reports.Detail) {
 				fails(v1alpha1.BpfProgCondNotLoaded, 7, "invalid program")(r, s, d)
-				d.Previous = true
+				s.Previous = true
 			})},
 			v1alpha1.ApplicationLoadError, v1alpha1.ApplicationStateError, v1alpha1.ProgramLinkError,
 			"pass: invalid program",

@@ -181,6 +181,25 @@ func TestUpstreamFault23MessageFollows(t *testing.T) {
 	check(t, x, "2/1/1 ReconcileError: Failed on 1 node, attached on 1 of 2 selected nodes: b: two")
 }
 
+// Where the newest revision can't be loaded, the previous one can keep running.
+func TestPreviousRevisionKeepsRunning(t *testing.T) {
+	x := cluster(t, "a", "b")
+	x.SetOwner(ref, uid, everywhere(2))
+	failed := func(node string, previous bool) *reports.Report {
+		return reportOf(node, "p-"+node, reports.State{Generation: 2, Condition: v1alpha1.BpfProgCondNotLoaded, Message: "no", Previous: previous})
+	}
+	x.SetReport(failed("a", true))
+	x.SetReport(failed("b", false))
+	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, on 1 of which the previous revision keeps running, attached on 0 of 2 selected nodes: a: no; b: no")
+	if got := x.SetReport(failed("b", true)); len(got) == 0 {
+		t.Error("that it keeps running is no change")
+	}
+	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, where the previous revision keeps running, attached on 0 of 2 selected nodes: a: no; b: no")
+	x.SetReport(program("a", "p-a", 2, v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(program("b", "p-b", 2, v1alpha1.BpfProgCondLoaded, ""))
+	check(t, x, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes")
+}
+
 func TestApplication(t *testing.T) {
 	x := cluster(t, "a")
 	app := everywhere(1)

@@ -70,6 +70,8 @@ type nodeState struct {
 	// changes something.
 	reason  problem.Note
 	stalled bool
+	// previous means that the outcome is failed, and that a program of the previous revision keeps running.
+	previous bool
 	// reported is what that means for a rollout of the newest revision.
 	reported steps.Reported
 }
@@ -128,6 +130,7 @@ func (o *owner) update(n *node, change func(*nodeState)) bool {
 	r.lost = r.matching && !n.reachable
 	r.changes = o.Rollout == nil || rollout.Changes(o.Rollout, rollout.Position(o.id.UID, n.name, n.labels, o.canaries))
 	r.outcome, r.reason, r.stalled, r.reported = o.judge(r)
+	r.previous = r.outcome == failed && r.keepsPrevious()
 	r.progress, r.trouble = o.progress(r)
 	o.count(r, +1)
 	if r.matching || len(r.reports) > 0 {
@@ -138,7 +141,7 @@ func (o *owner) update(n *node, change func(*nodeState)) bool {
 	// The number of nodes with reports only matters during a deletion.
 	return o.Deleting && (len(before.reports) > 0) != (len(r.reports) > 0) ||
 		before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome ||
-		before.reason != r.reason || before.stalled != r.stalled || before.progress != r.progress || before.trouble != r.trouble
+		before.reason != r.reason || before.stalled != r.stalled || before.previous != r.previous || before.progress != r.progress || before.trouble != r.trouble
 }
 
 // judge returns the combined result of the programs on a node, its reason, whether it is stalled, and what it means for a
@@ -194,6 +197,16 @@ func (o *owner) judge(r *nodeState) (result outcome, reason problem.Note, stalle
 	return attached, problem.Note{}, false, steps.Attached
 }
 
+// keepsPrevious reports whether a program of the previous revision runs on the node, because the newest one can't be loaded.
+func (r *nodeState) keepsPrevious() bool {
+	for _, program := range r.reports {
+		if program.State.Value().Previous {
+			return true
+		}
+	}
+	return false
+}
+
 // reportedFailure returns what failures mean for a rollout: whether they are in pods only, and everything is reported.
 func reportedFailure(inPods, complete bool) steps.Reported {
 	switch {
@@ -240,6 +253,9 @@ func (o *owner) count(r *nodeState, n int) {
 		o.sum.Failed += n
 		if r.stalled {
 			o.sum.Stalled += n
+		}
+		if r.previous {
+			o.sum.Previous += n
 		}
 		keep(o.failing, r, n > 0)
 	case idle:

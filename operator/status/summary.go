@@ -48,9 +48,9 @@ type Summary struct {
 	// those where everything is loaded, but there is nothing to attach to.
 	Attached, Idle int
 	// Failed is the number of nodes that report a failure. Stalled is the number of these where it stays until
-	// somebody changes something. Waiting is the number of nodes that haven't reported all
-	// programs yet.
-	Failed, Stalled, Waiting int
+	// somebody changes something, and Previous the number of those where a program of the previous revision keeps
+	// running. Waiting is the number of nodes that haven't reported all programs yet.
+	Failed, Stalled, Previous, Waiting int
 
 	// Reporting is the number of nodes with reports.
 	Reporting int
@@ -144,7 +144,7 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, said prob
 			Reason: cmp.Or(first(s.Failures), first(s.WaitingFor)), Text: s.attached() + ", waiting for " + list(explained(s.WaitingFor), s.Waiting) + s.besides(),
 		}
 	case s.Failed > 0:
-		condition, said = v1alpha1.ProgramReconcileError, problem.Notef(first(s.Failures), "Failed on %s, %s: %s", count(s.Failed, "node"), lowerFirst(s.attached()), s.failures())
+		condition, said = v1alpha1.ProgramReconcileError, problem.Notef(first(s.Failures), "Failed on %s, %s: %s", s.failed(), lowerFirst(s.attached()), s.failures())
 	default:
 		condition, said = s.success()
 	}
@@ -203,7 +203,19 @@ func (s Summary) besides() string {
 	if s.Failed == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; failed on %s: %s", count(s.Failed, "node"), s.failures())
+	return fmt.Sprintf("; failed on %s: %s", s.failed(), s.failures())
+}
+
+// failed returns on how many nodes the object failed, and what runs there instead.
+func (s Summary) failed() string {
+	switch nodes := count(s.Failed, "node"); s.Previous {
+	case 0:
+		return nodes
+	case s.Failed:
+		return nodes + ", where the previous revision keeps running"
+	default:
+		return fmt.Sprintf("%s, on %d of which the previous revision keeps running", nodes, s.Previous)
+	}
 }
 
 func (s Summary) attached() string {

@@ -86,6 +86,16 @@ func TestCondition(t *testing.T) {
 			v1alpha1.ProgramReconcileError, "Failed on 8 nodes, attached on 1 of 9 selected nodes: node-b: load pass: verifier says no; node-d: no such interface: eth7 and 6 more",
 		},
 		{
+			"failures, beside the previous revision",
+			Summary{Agents: 9, Matching: 9, Selected: 9, Failed: 2, Previous: 2, Failures: []NodeReason{loadError}},
+			v1alpha1.ProgramReconcileError, "Failed on 2 nodes, where the previous revision keeps running, attached on 0 of 9 selected nodes: node-b: load pass: verifier says no and 1 more",
+		},
+		{
+			"failures, on some nodes beside the previous revision",
+			Summary{Agents: 9, Matching: 9, Selected: 9, Failed: 2, Previous: 1, Failures: []NodeReason{loadError}},
+			v1alpha1.ProgramReconcileError, "Failed on 2 nodes, on 1 of which the previous revision keeps running, attached on 0 of 9 selected nodes: node-b: load pass: verifier says no and 1 more",
+		},
+		{
 			"a node that isn't selected anymore can't unload",
 			Summary{Agents: 9, Matching: 1, Selected: 1, Attached: 1, Failed: 1, Failures: []NodeReason{{Node: "node-x", Reason: "unload 12: timed out"}}},
 			v1alpha1.ProgramReconcileError, "Failed on 1 node, attached on 1 of 1 selected node: node-x: unload 12: timed out",
