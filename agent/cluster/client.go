@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"reflect"
 	"time"
@@ -61,10 +60,13 @@ func (c *Cluster) DeleteReport(ctx context.Context, o v1alpha1.ProgramObject) er
 // Otherwise, it calls Serve.
 func (c *Cluster) Definitions(ctx context.Context) error {
 	served, err := definitions.Served(ctx, c.bpfman)
+	if err == nil {
+		err = definitions.Foreign(served)
+	}
 	if err != nil {
 		return err
 	}
-	return cmp.Or(definitions.Foreign(served), c.Serve(served)) //nolint:wrapcheck // both say what they are about
+	return c.Serve(served)
 }
 
 func about(request *rest.Request, o v1alpha1.ProgramObject) *rest.Request {

@@ -103,10 +103,8 @@ var ErrOtherScope = errors.New("the cluster has got a BpfApplication of the othe
 
 // Same returns ErrOtherScope if BpfApplication is served with another scope than a scheme has.
 func Same(scheme *runtime.Scheme, served []metav1.APIResource) error {
-	is := func(r metav1.APIResource) bool { return r.Kind == application }
-	_, other := scheme.KnownTypes(v1alpha1.SchemeGroupVersion)[application]
-	if !slices.ContainsFunc(served, is) || !other {
-		return nil // it isn't served, or not decoded
+	if !slices.ContainsFunc(served, func(r metav1.APIResource) bool { return r.Kind == application }) {
+		return nil // it can come back
 	}
 	for _, kind := range v1alpha1.UserKindsOf(scheme) {
 		if kind.Name == application && kind.Namespaced != Namespaced(served) {
