@@ -5,7 +5,6 @@
 package operator
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http/httpproxy"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -207,8 +207,16 @@ func discover(config *rest.Config) (openShift bool, served []metav1.APIResource,
 	if err != nil {
 		return false, nil, fmt.Errorf("discover the cluster's APIs: %w", err)
 	}
-	served, err = definitions.Served(context.Background(), c.RESTClient())
-	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == openShiftGroup }), served, err
+	openShift = slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == openShiftGroup })
+	version := v1alpha1.SchemeGroupVersion.String()
+	list, err := c.ServerResourcesForGroupVersion(version)
+	if apierrors.IsNotFound(err) {
+		return openShift, nil, nil // no kind is defined
+	}
+	if err != nil {
+		return false, nil, fmt.Errorf("discover the cluster's kinds in %s: %w", version, err)
+	}
+	return openShift, list.APIResources, nil
 }
 
 // cacheOptions returns what the cache contains. Its transforms must be idempotent: client-go applies them twice to the

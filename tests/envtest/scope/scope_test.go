@@ -388,7 +388,7 @@ func (c *cluster) validates() {
 				return err
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
-				return fmt.Errorf("want %s: %w", want, err)
+				return fmt.Errorf("%w, want %s", err, want)
 			}
 			return nil
 		})
