@@ -31,8 +31,10 @@ const (
 	// in a bpffs can't contain dots.
 	aside = "v05"
 	// links is the directory in which the daemon of v0.6 pins links. The daemon of
-	// v0.5 has no such directory.
+	// v0.5 has no such directory. Its successors create it with the first link that isn't a TCX link, and the file lock beside
+	// the bpffs when they start.
 	links = "links"
+	lock  = ".lock"
 	maps  = "maps"
 	xdp   = "xdp"
 )
@@ -105,12 +107,15 @@ func SetAside(bpffs string) ([]string, error) {
 
 // find returns the paths below a bpffs that a daemon of v0.5 created.
 func find(bpffs string) ([]string, error) {
-	_, err := os.Stat(filepath.Join(bpffs, links))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("check whether bpfman v0.6 has run: %w", err)
+	// If no later version has run, all paths are v0.5's.
+	alone := true
+	for _, path := range []string{filepath.Join(bpffs, links), filepath.Join(filepath.Dir(bpffs), lock)} {
+		_, err := os.Stat(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("check whether a version after v0.5 has run: %w", err)
+		}
+		alone = alone && err != nil
 	}
-	// If v0.6 hasn't run, all paths are v0.5's.
-	alone := err != nil
 	top, err := names(bpffs)
 	if err != nil {
 		return nil, err
