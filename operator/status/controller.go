@@ -155,7 +155,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	want := summary.status(&current)
 	want.Rollout, want.Revision = roll, revision
 	condition := v1alpha1.ProgramConditionTypeOf(want.Conditions[0].Type)
-	if equality.Semantic.DeepEqual(want, &current) {
+	if equality.Semantic.DeepEqual(want, &current) || equality.Semantic.DeepEqual(want, last.restored(current)) {
 		last.waitingSince = time.Time{}
 		r.setNote(object.GetUID(), last)
 		return reconcile.Result{RequeueAfter: decide}, nil
@@ -254,10 +254,20 @@ func (n note) due(condition v1alpha1.ProgramConditionType, transition bool, obje
 
 // current returns the object's status as last seen or written, depending on which is newer.
 func (n note) current(object v1alpha1.UserObject) v1alpha1.BpfProgramStatusCommon {
-	if n.version(object) == n.resourceVersion && n.resourceVersion != "" {
-		return n.status // without what the API server has dropped because the cluster's definitions lack it
+	if n.version(object) != object.GetResourceVersion() {
+		return n.status
 	}
 	return *object.GetStatus()
+}
+
+// restored returns a status with what was written, and the API server has dropped because the cluster's definitions are older.
+func (n note) restored(current v1alpha1.BpfProgramStatusCommon) *v1alpha1.BpfProgramStatusCommon {
+	restored := current.DeepCopy()
+	restored.Problem = cmp.Or(restored.Problem, n.status.Problem)
+	if is, was := restored.Rollout, n.status.Rollout; is != nil && was != nil {
+		is.Problem = cmp.Or(is.Problem, was.Problem)
+	}
+	return restored
 }
 
 // version returns the version of the object that has the current status.

@@ -11,6 +11,7 @@ import (
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -345,17 +346,24 @@ func TestEventsOfRollouts(t *testing.T) {
 }
 
 // The API server drops what older definitions lack. That isn't a change by another client.
-func TestDroppedFieldsAreCurrent(t *testing.T) {
+func TestDroppedFieldsAreRestored(t *testing.T) {
 	t.Parallel()
-	written := v1alpha1.BpfProgramStatusCommon{Problem: "NoSuchInterface"}
-	n := note{resourceVersion: "7", status: written}
-	for version, want := range map[string]string{"6": "NoSuchInterface", "7": "NoSuchInterface", "8": ""} {
-		object := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
-		if got := n.current(object).Problem; got != want {
-			t.Errorf("of version %s: %q, want %q", version, got, want)
-		}
-		if got := (note{}).current(object).Problem; got != "" {
-			t.Errorf("before the first write: %q", got)
+	status := func(problem, ofRollout string) v1alpha1.BpfProgramStatusCommon {
+		return v1alpha1.BpfProgramStatusCommon{Problem: problem, Rollout: &v1alpha1.RolloutStatus{Revision: 2, Problem: ofRollout}}
+	}
+	for name, c := range map[string]struct {
+		written, stored, want v1alpha1.BpfProgramStatusCommon
+	}{
+		"dropped":                 {status("a", "b"), status("", ""), status("a", "b")},
+		"kept":                    {status("a", "b"), status("a", "b"), status("a", "b")},
+		"changed by others":       {status("a", "b"), status("c", "d"), status("c", "d")},
+		"before the first write":  {v1alpha1.BpfProgramStatusCommon{}, status("", ""), status("", "")},
+		"without a rollout now":   {status("a", "b"), v1alpha1.BpfProgramStatusCommon{}, v1alpha1.BpfProgramStatusCommon{Problem: "a"}},
+		"without one when it was": {v1alpha1.BpfProgramStatusCommon{Problem: "a"}, status("", ""), status("a", "")},
+	} {
+		stored := *c.stored.DeepCopy()
+		if got := (note{status: c.written}).restored(stored); !equality.Semantic.DeepEqual(*got, c.want) || !equality.Semantic.DeepEqual(stored, c.stored) {
+			t.Errorf("%s: %+v of %+v, want %+v", name, got, stored, c.want)
 		}
 	}
 }
