@@ -49,7 +49,7 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 	for i := range f.sections {
 		f.sections[i].data = bytes.Clone(f.sections[i].data)
 	}
-	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}, removed: map[string]bool{}, dropped: map[place]bool{}, defined: map[uint32]definition{}, printed: values{}}
+	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}, removed: map[string]bool{}, dropped: map[place]bool{}, defined: map[uint32]definition{}}
 	for _, p := range programs {
 		if p.Unsupported != "" {
 			a.unusable[p.Name] = p.Unsupported

@@ -526,7 +526,7 @@ func TestCountValues(t *testing.T) {
 		"a variable":                  {&btf.Var{Type: pair}, 2},
 	} {
 		// More than the kernel may print is enough to know.
-		if got := (values{}).count(c.t); got != c.want && (c.want <= maxPrinted || got < c.want) {
+		if got := (&values{}).count(c.t); got != c.want && (c.want <= maxPrinted || got < c.want) {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
@@ -538,15 +538,15 @@ func TestCountSharedType(t *testing.T) {
 	for range 1 << 16 {
 		shared.Members = append(shared.Members, btf.Member{Type: &btf.Int{Size: 4}})
 	}
-	printed := values{}
+	var printed values
 	for range 1 << 14 {
 		section := &btf.Datasec{Name: ".data", Size: 1 << 20, Vars: []btf.VarSecinfo{{Type: &btf.Var{Type: shared}}}}
 		if got := printed.count(section); got != 1<<16 {
 			t.Fatal(got)
 		}
 	}
-	if len(printed) > 1<<16+1<<15+1 {
-		t.Errorf("%d types were counted", len(printed))
+	if len(printed.counted) > 1<<16+1<<15+1 {
+		t.Errorf("%d types were counted", len(printed.counted))
 	}
 }
 
@@ -561,7 +561,7 @@ func TestUnprintableMaps(t *testing.T) {
 		"a large key":   {nest(120, 3), &btf.Int{Size: 4}, false},
 	} {
 		d := definition{kind: ebpf.Hash, keySize: 4, valueSize: 4, entries: 1, key: c.key, value: c.value}
-		if why := d.fit(values{}); why != "" || (d.key != nil) != c.typed || (d.value != nil) != c.typed || d.keySize != 4 || d.valueSize != 4 || d.entries != 1 {
+		if why := d.fit(&values{}); why != "" || (d.key != nil) != c.typed || (d.value != nil) != c.typed || d.keySize != 4 || d.valueSize != 4 || d.entries != 1 {
 			t.Errorf("%s: %q, %+v", name, why, d)
 		}
 	}

@@ -46,7 +46,7 @@ type definition struct {
 
 // fit changes a definition to one that the daemon's loader (aya 0.13.1 in bpfman v0.6.0) and the kernel accept, as libbpf
 // does. It returns why the loader can't create the map, and what to do, or nothing.
-func (d *definition) fit(printed values) string {
+func (d *definition) fit(printed *values) string {
 	if d.undefined {
 		return "which isn't defined in the object's types: declare it without static, and compile it with clang -g"
 	}
@@ -117,13 +117,13 @@ func (d *definition) typesFit() bool {
 // unprintable reports whether the kernel would take too long to print an element of a map with keys and values of these
 // types. It prints all of it when the map is read as a file, and nothing ends the reader meanwhile. It prints each member of
 // a union, so a few bytes can have any number of values.
-func (c values) unprintable(key, value btf.Type) bool {
+func (c *values) unprintable(key, value btf.Type) bool {
 	return c.count(key) > maxPrinted || c.count(value) > maxPrinted
 }
 
 // unprintableVariables returns the sections of global variables that have more values than bytes, which only unions have, and
 // too many to print. One of the daemons gives their maps types.
-func (c values) unprintableVariables(types *btf.Spec) map[string]bool {
+func (c *values) unprintableVariables(types *btf.Spec) map[string]bool {
 	found := map[string]bool{}
 	if types == nil {
 		return found
@@ -148,33 +148,36 @@ const (
 )
 
 // values counts how many values the kernel prints for an object's types. It has those that it counted before, so all
-// types together take as long as the largest of them.
-type values map[btf.Type]uint64
+// types together take as long as the largest of them. The zero value is ready to use.
+type values struct{ counted map[btf.Type]uint64 }
 
 // count returns how many values the kernel prints for a type: manyValues for that many or more, and for a type that contains
 // itself or is nested too deeply.
-func (c values) count(t btf.Type) uint64 {
+func (c *values) count(t btf.Type) uint64 {
 	if t == nil {
 		return 0
+	}
+	if c.counted == nil {
+		c.counted = map[btf.Type]uint64{}
 	}
 	return c.nested(t, 0)
 }
 
-func (c values) nested(t btf.Type, depth int) uint64 {
+func (c *values) nested(t btf.Type, depth int) uint64 {
 	t = btf.UnderlyingType(t)
-	if known, ok := c[t]; ok {
+	if known, ok := c.counted[t]; ok {
 		return known
 	}
 	if depth > maxNested {
 		return manyValues
 	}
-	c[t] = manyValues
+	c.counted[t] = manyValues
 	var number uint64
 	for _, part := range parts(t) {
 		number = min(number+c.nested(part.of, depth+1)*uint64(part.times), manyValues)
 	}
-	c[t] = max(number, 1)
-	return c[t]
+	c.counted[t] = max(number, 1)
+	return c.counted[t]
 }
 
 // part is a type that another type contains a number of times.
@@ -336,7 +339,7 @@ func (a *adaption) refuseMaps() (refused map[int]string, fitting map[int]definit
 	refused, fitting = map[int]string{}, map[int]definition{}
 	for n, d := range defined {
 		before := d
-		if why := d.fit(a.printed); why != "" {
+		if why := d.fit(&a.printed); why != "" {
 			refused[n] = fmt.Sprintf("it uses the map %s, %s", plain.Quote(d.name), why)
 		} else if d != before {
 			fitting[n] = d

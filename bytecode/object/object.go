@@ -198,7 +198,7 @@ func (o *Object) declared(f *file, stripped, readable []byte) (err error) {
 	if len(spec.Maps) > maxFunctions || len(spec.Variables) > maxFunctions {
 		return fmt.Errorf("it has more than %d maps or variables", maxFunctions)
 	}
-	printed := values{}
+	var printed values
 	for _, name := range slices.Sorted(maps.Keys(spec.Maps)) {
 		m := spec.Maps[name]
 		for inner := m; inner != nil; inner = inner.InnerMap {
