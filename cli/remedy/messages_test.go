@@ -119,6 +119,8 @@ var partial = slices.Concat(
 		"record what the daemon has loaded: %w", "read what the former daemon has loaded: %w", "open a pinned link: %w", "read a pinned link: %w",
 		"look for the former daemon's database: %w", "remove the former daemon's database: %w",
 	},
+	// What runs on nodes that fail, within the message about these.
+	[]string{"%s, where the previous revision keeps running", "%s, on %d of which the previous revision keeps running"},
 	// Reasons why a node isn't healthy, which are within the message of a rollout.
 	[]string{
 		"%d deleted, unreachable, or without an agent", "the agent or the daemon terminated at %s", "the inspector hasn't measured run times",
