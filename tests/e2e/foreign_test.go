@@ -196,7 +196,7 @@ func awaitRefusal(ctx context.Context, t *testing.T) {
 			return false, err.Error()
 		}
 		found := slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
-			return e.Regarding.Kind == "ConfigMap" && e.Reason == "ForeignDefinitions" && strings.Contains(e.Note, "BpfApplication (namespaced)")
+			return e.Regarding.Kind == "ConfigMap" && e.Reason == "ForeignDefinitions" && strings.Contains(e.Note, "Config (cluster-scoped)")
 		})
 		return found, fmt.Sprintf("%d Events", len(list.Items))
 	})
