@@ -60,8 +60,8 @@ func Foreign(served []metav1.APIResource) error {
 		scopes[kind.Name] = kind.Namespaced
 	}
 	delete(scopes, application) // it can have either
-	if Namespaced(served) {
-		scopes[applicationState] = true
+	if Namespaced(served) || !isServed(served) {
+		scopes[applicationState] = true // it stays while the definition of its applications is exchanged
 	}
 	var foreign []string
 	for _, resource := range served {
@@ -89,6 +89,11 @@ func Namespaced(served []metav1.APIResource) bool {
 	return slices.ContainsFunc(served, func(r metav1.APIResource) bool { return r.Kind == application && r.Namespaced })
 }
 
+// isServed reports whether there is a BpfApplication, of either scope.
+func isServed(served []metav1.APIResource) bool {
+	return slices.ContainsFunc(served, func(r metav1.APIResource) bool { return r.Kind == application })
+}
+
 // Install adds the kinds that are served to a scheme.
 func Install(scheme *runtime.Scheme, served []metav1.APIResource) error {
 	if Namespaced(served) {
@@ -103,7 +108,7 @@ var ErrOtherScope = errors.New("the cluster has got a BpfApplication of the othe
 
 // Same returns ErrOtherScope if BpfApplication is served with another scope than a scheme has.
 func Same(scheme *runtime.Scheme, served []metav1.APIResource) error {
-	if !slices.ContainsFunc(served, func(r metav1.APIResource) bool { return r.Kind == application }) {
+	if !isServed(served) {
 		return nil // it can come back
 	}
 	for _, kind := range v1alpha1.UserKindsOf(scheme) {

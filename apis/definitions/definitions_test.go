@@ -65,6 +65,7 @@ func TestForeign(t *testing.T) {
 			[]metav1.APIResource{{Name: "clusterbpfapplicationstates", Kind: "ClusterBpfApplicationState", Namespaced: true}}, "ClusterBpfApplicationState (namespaced)",
 		},
 		"ours, with the applications of upstream's v0.6":   {append(withoutApplications, upstreams()[:5]...), ""},
+		"ours, while the applications are exchanged":       {append(withoutApplications, upstreams()[2]), ""},
 		"ours, with States of applications that have none": {append(ours(), upstreams()[2]), "BpfApplicationState (namespaced)"},
 		"another scope": {[]metav1.APIResource{{Name: "xdpprograms", Kind: "XdpProgram", Namespaced: true}}, "XdpProgram (namespaced)"},
 	} {
