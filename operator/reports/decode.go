@@ -103,7 +103,11 @@ func (s *Store) decode(object jsontext.Value) (*Report, liststream.Metadata, err
 	if err := json.Unmarshal(object, &read, liststream.Lax); err != nil {
 		read.Status = Detail{} // the links are of another schema. It is kept nevertheless, so that nothing waits for it
 	}
-	report.State = unique.Make(report.State.Value().WithDetail(read.Status))
+	most := MaxLinks
+	if report.Owner.Value().Namespace != "" {
+		most = MaxLinksOfTenants
+	}
+	report.State = unique.Make(report.State.Value().WithDetail(read.Status, most))
 	return report, m, nil
 }
 

@@ -15,8 +15,13 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/liststream"
 )
 
-// MaxLinks is the maximum number of links in a [Detail].
-const MaxLinks = 2048
+// MaxLinks is the maximum number of links in a [Detail], and MaxLinksOfTenants that of an object in a namespace. Whoever may
+// write one decides how many links its reports have, and the operator of the whole cluster must not run out of memory. It is
+// more than the pods that a node usually has.
+const (
+	MaxLinks          = 2048
+	MaxLinksOfTenants = 256
+)
 
 // Detail is the part of a report that only States need: see [Store.KeepDetails]. Reports don't share it, because each
 // link has an id of its own.
@@ -34,11 +39,11 @@ func (s State) Detail() (d Detail, kept bool) {
 	return d, err == nil
 }
 
-// WithDetail returns the state with a detail. Of more than [MaxLinks] links, it keeps those that failed, and the first others.
-func (s State) WithDetail(d Detail) State {
-	if more := len(d.Links) - MaxLinks; more > 0 {
+// WithDetail returns the state with a detail. Of more than most links, it keeps those that failed, and the first others.
+func (s State) WithDetail(d Detail, most int) State {
+	if more := len(d.Links) - most; more > 0 {
 		slices.SortStableFunc(d.Links, func(a, b v1alpha1.BpfProgramLink) int { return cmp.Compare(ok(a), ok(b)) })
-		d.Links, d.Left = d.Links[:MaxLinks], d.Left+more
+		d.Links, d.Left = d.Links[:most], d.Left+more
 	}
 	for i := range d.Links {
 		d.Links[i].Digest = ""

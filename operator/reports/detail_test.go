@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/bpfman/bpfman-operator/apis/namespaced"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/liststream"
@@ -67,8 +69,29 @@ func TestDetailsInTheExtreme(t *testing.T) {
 	}
 	many := make([]v1alpha1.BpfProgramLink, MaxLinks+7)
 	many[MaxLinks+6].Error = "no such device"
-	if d, kept := (State{}).WithDetail(Detail{Links: many}).Detail(); !kept || len(d.Links) != MaxLinks || d.Left != 7 || d.Links[0].Error == "" {
+	if d, kept := (State{}).WithDetail(Detail{Links: many}, MaxLinks).Detail(); !kept || len(d.Links) != MaxLinks || d.Left != 7 || d.Links[0].Error == "" {
 		t.Errorf("%v: %d links, %d left out, %+v", kept, len(d.Links), d.Left, d.Links[0])
+	}
+}
+
+// A tenant decides how many links a report has, so fewer of them are kept.
+func TestDetailsOfTenants(t *testing.T) {
+	scheme := runtime.NewScheme()
+	must(t, namespaced.Install(scheme))
+	s := NewStore(&kinds.Kinds{}, v1alpha1.StateKindsOf(scheme))
+	s.KeepDetails()
+	for namespace, most := range map[string]int{"": MaxLinks, "acme": MaxLinksOfTenants} {
+		r, _, err := s.decode(encoded(t, full("p", "u-p", func(p *v1alpha1.BpfProgram) {
+			ofApplication(p)
+			p.Status.Links = slices.Repeat(p.Status.Links, MaxLinks)
+			if p.Namespace = namespace; namespace != "" {
+				p.OwnerReferences[1].Kind = "BpfApplication"
+			}
+		})))
+		must(t, err)
+		if d, kept := r.State.Value().Detail(); !kept || len(d.Links) != most || d.Left != MaxLinks-most {
+			t.Errorf("namespace %q: %v, %d links, %d left out", namespace, kept, len(d.Links), d.Left)
+		}
 	}
 }
 

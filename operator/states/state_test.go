@@ -28,7 +28,7 @@ func reported(name, function, programType string, change func(*reports.Report, *
 	if change != nil {
 		change(r, &state, &detail)
 	}
-	r.State = unique.Make(state.WithDetail(detail))
+	r.State = unique.Make(state.WithDetail(detail, reports.MaxLinks))
 	return r
 }
 
