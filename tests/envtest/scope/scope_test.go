@@ -101,7 +101,7 @@ func start(t *testing.T) *cluster {
 }
 
 func (c *cluster) runOperator(ctx context.Context) error {
-	mgr, err := operator.New(envtest.As(c.config, namespace, "bpfman-operator"), operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0"}) //nolint:contextcheck // as in its command
+	mgr, err := operator.New(envtest.As(c.config, namespace, "bpfman-operator"), operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0"})
 	if err != nil {
 		return err
 	}
