@@ -395,13 +395,14 @@ func (c *cluster) validates() {
 	}
 }
 
-// hasStates waits until the operator has written the State of the BpfApplication, after its definition is installed, and deletes
-// the definition.
+// hasStates waits until the operator has written the State of the BpfApplication, after its definition is installed, and has
+// repaired it after an edit. It deletes the definition.
 func (c *cluster) hasStates(definition *apiextensionsv1.CustomResourceDefinition) {
 	c.Helper()
 	must.Succeed(c.T, c.Create(c.Context(), definition))
 	reader, err := client.New(c.config, client.Options{Scheme: c.namespacedScheme()})
 	must.Succeed(c.T, err)
+	var written namespaced.BpfApplicationState
 	envtest.Eventually(c.T, "a State", func(ctx context.Context) error {
 		var list namespaced.BpfApplicationStateList
 		if err := reader.List(ctx, &list, client.InNamespace(tenant)); err != nil {
@@ -410,6 +411,20 @@ func (c *cluster) hasStates(definition *apiextensionsv1.CustomResourceDefinition
 		if len(list.Items) != 1 || list.Items[0].Status.Node != "node" || len(list.Items[0].Status.Programs) != 2 ||
 			list.Items[0].Status.Conditions[0].Type != string(v1alpha1.ApplicationStateSuccess) {
 			return fmt.Errorf("%+v", list.Items)
+		}
+		written = list.Items[0]
+		return nil
+	})
+	edited := written.DeepCopy()
+	edited.OwnerReferences = nil
+	must.Succeed(c.T, reader.Patch(c.Context(), edited, client.MergeFrom(&written)))
+	envtest.Eventually(c.T, "the State is repaired", func(ctx context.Context) error {
+		var now namespaced.BpfApplicationState
+		if err := reader.Get(ctx, client.ObjectKeyFromObject(&written), &now); err != nil {
+			return err
+		}
+		if len(now.OwnerReferences) != 1 || now.UID != written.UID {
+			return fmt.Errorf("%s, owned by %v", now.UID, now.OwnerReferences)
 		}
 		return nil
 	})
