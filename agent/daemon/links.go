@@ -196,7 +196,7 @@ func (i *Inventory) attach(ctx context.Context, d dialect, id uint32, point prog
 	}
 	if err := i.detach(ctx, d, attached.GetLinkId()); err != nil {
 		// This code has the daemon's links listed. Those of no attach point are detached.
-		return nil, status.Errorf(codes.Unknown, "%s; detach link %d: %v", status.Convert(ended).Message(), attached.GetLinkId(), err)
+		return nil, &refusedError{problem.Of(ended), status.Newf(codes.Unknown, "%s; detach link %d: %v", status.Convert(ended).Message(), attached.GetLinkId(), err)}
 	}
 	return nil, ended
 }
@@ -207,7 +207,7 @@ func (i *Inventory) check(process *program.Process) error {
 		return nil
 	}
 	if err := i.Check(*process); err != nil {
-		return status.Error(codes.FailedPrecondition, err.Error())
+		return &refusedError{problem.Of(err), status.New(codes.FailedPrecondition, err.Error())}
 	}
 	return nil
 }

@@ -4,7 +4,6 @@
 package daemon
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // The PID of a pod's process that has ended can be that of another pod's process, or of the node's. Nothing stays attached
@@ -43,7 +43,7 @@ func TestProcessesThatHaveEnded(t *testing.T) {
 					t.Errorf("%v was checked", p)
 				}
 				if ended {
-					return errors.New("process 4711 has ended")
+					return problem.Errorf(problem.ProcessEnded, "process 4711 has ended")
 				}
 				return nil
 			}
@@ -60,6 +60,9 @@ func TestProcessesThatHaveEnded(t *testing.T) {
 			err := i.Attach(t.Context(), loaded.ID, at)
 			if refused := c.process != nil && ended; (err != nil) != refused || refused && !strings.Contains(err.Error(), "process 4711 has ended") {
 				t.Errorf("%v", err)
+			}
+			if reason := problem.Of(err); err != nil && reason != problem.ProcessEnded {
+				t.Errorf("the problem is %q", reason)
 			}
 			if calls := strings.Join(d.Calls(), ", "); calls != c.calls {
 				t.Errorf("the daemon was called to %q, want %q", calls, c.calls)

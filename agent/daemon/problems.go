@@ -149,6 +149,9 @@ func recognized(answer string) problem.Reason {
 			return cmp.Or(among(inLogs, answer), s.reason)
 		}
 	}
+	if refused := refusedByKernel.FindStringSubmatch(answer); refused != nil {
+		return cmp.Or(among(inLogs, answer), among(problems, refused[1])) // without the end of the log
+	}
 	return cmp.Or(among(inLogs, answer), among(problems, answer))
 }
 

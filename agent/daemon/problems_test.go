@@ -43,6 +43,8 @@ func TestProblemOfAnswer(t *testing.T) {
 		gopher + "operation not permitted (MEMLOCK may be too low, consider rlimit.RemoveMemlock)":                                 problem.DispatcherRefused,
 		gopher + "cannot allocate memory":                                                                                          problem.OutOfMemory,
 		gopher + "errno 524":                                                                                                       problem.ProgramTypeUnsupported,
+		gopher + "no such file or directory: 7: (85) call x: task panicked, can't open file":                                       "",
+		gopher + "argument list too long: 7: (85) call x: can't open file":                                                         problem.ProgramTooComplex,
 		// Loads.
 		failed(`BpfFunctionNameNotValid("x")`):                                        problem.NoSuchFunctionInFile,
 		failed("BpfProgramError(UnexpectedProgramType)"):                              problem.ProgramType,

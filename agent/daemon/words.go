@@ -18,6 +18,10 @@ import (
 // refusedProgram matches the beginning of what the daemon says about each program that the kernel refuses. The log follows.
 var refusedProgram = regexp.MustCompile(`(?:BpfProgramError\()?LoadError \{ io_error: Os \{ code: (\d+), kind: \w+, message: "([^"]*)" \}, verifier_log: `)
 
+// refusedByKernel matches the beginning of what the daemon in Go says about a program that the kernel refuses. The end of the log
+// can follow.
+var refusedByKernel = regexp.MustCompile(`^failed to load programs: (?:load program \S+: )?failed to load collection: program \S+: (load program: [^:]*)`)
+
 // structures matches Rust's structures in messages, with what they say to users, and the problem that they are about, or "".
 var structures = []struct {
 	reason problem.Reason
