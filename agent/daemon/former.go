@@ -52,9 +52,11 @@ type formerRecord struct {
 // former is what is known about programs of the daemon that the node ran before.
 type former struct {
 	formerRecord
-	// file is the path of the file, or "", and lines how many it has after the first.
-	file  string
-	lines int
+	// file is the path of the file, or "", and lines how many it has after the first. damaged means that it is missing, outdated,
+	// or ends with a part of a line, so that it has to be written again.
+	file    string
+	lines   int
+	damaged bool
 }
 
 // maxLines is how many lines the file can have after the first, in addition to two for each program.
@@ -76,7 +78,7 @@ func (i *Inventory) RecordFormer(path, proc string) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.former = former{formerRecord: formerRecord{Boot: strings.TrimSpace(string(boot))}, file: path}
+	i.former = former{formerRecord: formerRecord{Boot: strings.TrimSpace(string(boot))}, file: path, damaged: !strings.HasSuffix(string(content), "\n")}
 	first, rest, _ := strings.Cut(string(content), "\n")
 	var record formerRecord
 	if json.Unmarshal([]byte(first), &record) != nil || record.Boot != i.former.Boot {
@@ -131,10 +133,11 @@ func (i *Inventory) setFormer(programs []Former) error {
 			err = renameio.WriteFile(i.former.file, append(content, '\n'), 0o600) //nolint:mnd // its owner's
 		}
 		if err != nil {
+			i.former.damaged = true
 			return fmt.Errorf("record what the daemon has loaded: %w", err)
 		}
 	}
-	i.former.Programs, i.former.lines = programs, 0
+	i.former.Programs, i.former.lines, i.former.damaged = programs, 0, false
 	return nil
 }
 
@@ -152,10 +155,15 @@ func (i *Inventory) recordLoaded(ctx context.Context, response *gobpfman.LoadRes
 		lines = append(append(lines, line...), '\n')
 		i.former.lines++
 	}
-	err := appendTo(i.former.file, lines)
-	if err == nil && i.former.lines > maxLines+2*len(i.programs) {
-		err = i.setFormer(i.former.Programs)
-		err = errors.Join(err, appendTo(i.former.file, lines)) // the inventory doesn't have them yet
+	if len(lines) == 0 {
+		return
+	}
+	var err error
+	if i.former.damaged || i.former.lines > maxLines+2*len(i.programs) {
+		err = i.setFormer(i.former.Programs) // without the new programs, which the inventory doesn't have yet
+	}
+	if appended := appendTo(i.former.file, lines); appended != nil {
+		i.former.damaged, err = true, errors.Join(err, appended)
 	}
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to record what the daemon has loaded; if the daemon is changed before it is reported, it stays attached")
@@ -163,9 +171,6 @@ func (i *Inventory) recordLoaded(ctx context.Context, response *gobpfman.LoadRes
 }
 
 func appendTo(path string, lines []byte) error {
-	if len(lines) == 0 {
-		return nil
-	}
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("record what the daemon has loaded: %w", err)

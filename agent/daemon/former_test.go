@@ -126,3 +126,46 @@ func TestRecordStaysSmall(t *testing.T) {
 		t.Errorf("owners %v", keys)
 	}
 }
+
+// If the file couldn't be written, or an agent was killed while it wrote a line, the next Load writes it again.
+func TestDamagedRecordIsWrittenAgain(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T, d *daemontest.Daemon, file string) *Inventory{
+		"never written": func(t *testing.T, d *daemontest.Daemon, file string) *Inventory {
+			t.Helper()
+			i := NewInventory(d, d.Root)
+			if err := i.RecordFormer(file, "/proc"); err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, filepath.Join(file, "in the way"))
+			refresh(t, i)
+			if err := os.RemoveAll(file); err != nil {
+				t.Fatal(err)
+			}
+			return i
+		},
+		"part of a line": func(t *testing.T, d *daemontest.Daemon, file string) *Inventory {
+			t.Helper()
+			recording(t, d, d.Root, file)
+			content, err := os.ReadFile(file)
+			if err == nil {
+				err = os.WriteFile(file, append(content, `{"owner":{"Kind`...), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return recording(t, d, d.Root, file)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, file := daemontest.New(t.TempDir()), filepath.Join(t.TempDir(), "former")
+			for _, path := range databases {
+				writeFile(t, filepath.Join(d.Root, path))
+			}
+			i := start(t, d, file)
+			writeFile(t, programPinOf(d.Root, load(t, i, owner).ID))
+			if keys := recording(t, daemontest.NewGo(d.Root), d.Root, file).Owners(); !slices.Equal(keys, []program.Key{owner}) {
+				t.Errorf("owners %v", keys)
+			}
+		})
+	}
+}

@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
@@ -191,12 +192,12 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonVerificationMoved, action, warning)
 	}
 	config.Proxy = r.Proxy
-	if err := r.warnOfVolumes(ctx, configMap, config); err != nil {
-		return err
-	}
 	daemonSet, err := DaemonSet(config, r.Namespace)
 	if err != nil {
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonApplyFailed, action, "Failed to apply DaemonSet "+DaemonSetName+": "+err.Error())
+		return err
+	}
+	if err := r.warnOfVolumes(ctx, configMap, daemonSet); err != nil {
 		return err
 	}
 	own(daemonSet, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: configMap.Name, UID: configMap.UID, Controller: new(true)})
@@ -227,8 +228,8 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 
 // warnOfVolumes emits an Event if nodes that have the CSI plugin might not have it after the change. Their kubelets can't
 // unmount volumes without it.
-func (r *Reconciler) warnOfVolumes(ctx context.Context, configMap *corev1.ConfigMap, config Config) error {
-	deployed := &appsv1.DaemonSet{}
+func (r *Reconciler) warnOfVolumes(ctx context.Context, configMap *corev1.ConfigMap, daemonSet *unstructured.Unstructured) error {
+	deployed, wanted := &appsv1.DaemonSet{}, &appsv1.DaemonSet{}
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: DaemonSetName}, deployed)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -236,15 +237,18 @@ func (r *Reconciler) warnOfVolumes(ctx context.Context, configMap *corev1.Config
 	if err != nil {
 		return fmt.Errorf("get DaemonSet %s: %w", DaemonSetName, err)
 	}
-	pod := deployed.Spec.Template.Spec
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(daemonSet.Object, wanted); err != nil {
+		return fmt.Errorf("read the rendered DaemonSet: %w", err)
+	}
+	before, after := deployed.Spec.Template.Spec, wanted.Spec.Template.Spec
 	const until = ", programs stay attached, and pods with volumes of maps can't terminate until the node pods run there again"
 	switch {
-	case leaves(pod.NodeSelector, config.NodeSelector):
+	case leaves(before.NodeSelector, after.NodeSelector):
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonNodesLeave, action, KeyNodeSelector+" selects other nodes: on those that it no longer selects"+until)
-	case repels(pod.Tolerations, config.Tolerations):
+	case repels(before.Tolerations, after.Tolerations):
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonNodesLeave, action, KeyTolerations+" tolerates fewer taints: on nodes that have them"+until)
 	}
-	if config.CSI.Disabled && slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == CSIContainer }) {
+	if hasCSI(before) && !hasCSI(after) {
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonVolumesStay, action, KeyCSIEnabled+" is false: pods that have volumes of maps can't terminate until it is true again")
 	}
 	return nil
@@ -260,18 +264,15 @@ func leaves(deployed, selector map[string]string) bool {
 	return false
 }
 
-// always are the tolerations in daemonset.yaml.
-var always = []corev1.Toleration{
-	{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-	{Key: "node-role.kubernetes.io/master", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+// repels reports whether deployed tolerations aren't all among the wanted ones.
+func repels(deployed, wanted []corev1.Toleration) bool {
+	return slices.ContainsFunc(deployed, func(was corev1.Toleration) bool {
+		return !slices.ContainsFunc(wanted, func(is corev1.Toleration) bool { return equality.Semantic.DeepEqual(is, was) })
+	})
 }
 
-// repels reports whether deployed tolerations aren't all among the configured ones.
-func repels(deployed, tolerations []corev1.Toleration) bool {
-	kept := slices.Concat(always, tolerations)
-	return slices.ContainsFunc(deployed, func(was corev1.Toleration) bool {
-		return !slices.ContainsFunc(kept, func(is corev1.Toleration) bool { return equality.Semantic.DeepEqual(is, was) })
-	})
+func hasCSI(pod corev1.PodSpec) bool {
+	return slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == CSIContainer })
 }
 
 // clusterWide returns the cluster-scoped objects.

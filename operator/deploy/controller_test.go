@@ -72,7 +72,11 @@ func TestNodesThatLeave(t *testing.T) {
 			}
 			recorder := events.NewFakeRecorder(2)
 			r := &Reconciler{Live: builder.Build(), Recorder: recorder, Namespace: "bpfman"}
-			if err := r.warnOfVolumes(t.Context(), &corev1.ConfigMap{}, c.config); err != nil {
+			wanted, err := DaemonSet(c.config, "bpfman")
+			if err == nil {
+				err = r.warnOfVolumes(t.Context(), &corev1.ConfigMap{}, wanted)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			said := ""
