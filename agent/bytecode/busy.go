@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/lru"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -18,10 +19,14 @@ const maxBusy = 1024
 
 // BusyError means that a registry asked to wait.
 type BusyError struct {
-	// Text is what the registry answered, and Until the time until which it isn't asked again.
-	Text  string
-	Until time.Time
+	// Reason and Text are what the registry answered, and Until is the time until which it isn't asked again.
+	Reason problem.Reason
+	Text   string
+	Until  time.Time
 }
+
+// Problem implements the method of errors that name their problem.
+func (e *BusyError) Problem() problem.Reason { return e.Reason }
 
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("%s; it accepts requests again at %s", e.Text, e.Until.UTC().Format(time.RFC3339))
@@ -54,7 +59,7 @@ func (b *busy) note(request *reader.Request, answer *reader.Answer) *BusyError {
 	if answer.RetryAfter <= 0 {
 		return nil
 	}
-	e := &BusyError{answer.Error, time.Now().Add(time.Duration(answer.RetryAfter) * time.Second)}
+	e := &BusyError{answer.Problem, answer.Error, time.Now().Add(time.Duration(answer.RetryAfter) * time.Second)}
 	b.known.Add(registryKey(request), e)
 	return e
 }

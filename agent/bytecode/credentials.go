@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -34,7 +35,7 @@ func CredentialsFor(ctx context.Context, secret func(ctx context.Context, namesp
 	}
 	key := types.NamespacedName{Namespace: image.ImagePullSecret.Namespace, Name: image.ImagePullSecret.Name}
 	if namespace != "" && key.Namespace != namespace {
-		return reader.Credentials{}, fmt.Errorf("pull Secret %s: programs in namespace %s can only use Secrets in that namespace", key, namespace)
+		return reader.Credentials{}, problem.Errorf(problem.PullSecretUnusable, "pull Secret %s: programs in namespace %s can only use Secrets in that namespace", key, namespace)
 	}
 	repository, err := parse(image.Url)
 	if err != nil {
@@ -42,7 +43,7 @@ func CredentialsFor(ctx context.Context, secret func(ctx context.Context, namesp
 	}
 	found, err := secret(ctx, key.Namespace, key.Name)
 	if err != nil {
-		return reader.Credentials{}, fmt.Errorf("get pull Secret %s: %w", key, err)
+		return reader.Credentials{}, problem.Errorf(problem.PullSecretUnusable, "get pull Secret %s: %w", key, err)
 	}
 	credentials, there, err := find(found, repository.Repository)
 	switch {
@@ -62,8 +63,11 @@ type NoEntryError struct {
 }
 
 func (e *NoEntryError) Error() string {
-	return fmt.Sprintf("pull Secret %s has no entry for %s, and the registry refuses access without credentials", e.Secret, e.Host)
+	return problem.Notef(problem.NotInPullSecret, "pull Secret %s has no entry for %s, and the registry refuses access without credentials", e.Secret, e.Host).Text
 }
+
+// Problem implements the method of errors that name their problem.
+func (e *NoEntryError) Problem() problem.Reason { return problem.NotInPullSecret }
 
 // entry is the entry of a registry in a Secret. Auth is user:password in base64.
 type entry struct {
@@ -84,15 +88,15 @@ func find(secret *corev1.Secret, repository string) (credentials reader.Credenti
 			Auths map[string]entry `json:"auths"`
 		}
 		if json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config) != nil {
-			return reader.Credentials{}, false, fmt.Errorf("its key %s is invalid", corev1.DockerConfigJsonKey)
+			return reader.Credentials{}, false, problem.Errorf(problem.PullSecretUnusable, "its key %s is invalid", corev1.DockerConfigJsonKey)
 		}
 		entries = config.Auths
 	case corev1.SecretTypeDockercfg:
 		if json.Unmarshal(secret.Data[corev1.DockerConfigKey], &entries) != nil {
-			return reader.Credentials{}, false, fmt.Errorf("its key %s is invalid", corev1.DockerConfigKey)
+			return reader.Credentials{}, false, problem.Errorf(problem.PullSecretUnusable, "its key %s is invalid", corev1.DockerConfigKey)
 		}
 	default:
-		return reader.Credentials{}, false, fmt.Errorf("its type is %q instead of %s or %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
+		return reader.Credentials{}, false, problem.Errorf(problem.PullSecretUnusable, "its type is %q instead of %s or %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
 	}
 	var best string
 	var found entry
@@ -160,11 +164,11 @@ func (e entry) credentials() (reader.Credentials, error) {
 	}
 	decoded, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(e.Auth, "="))
 	if err != nil {
-		return reader.Credentials{}, fmt.Errorf("the auth of a registry is not base64")
+		return reader.Credentials{}, problem.Errorf(problem.PullSecretUnusable, "the auth of a registry is not base64")
 	}
 	username, password, ok := strings.Cut(string(decoded), ":")
 	if !ok {
-		return reader.Credentials{}, fmt.Errorf("the auth of a registry is not user:password")
+		return reader.Credentials{}, problem.Errorf(problem.PullSecretUnusable, "the auth of a registry is not user:password")
 	}
 	return reader.Credentials{Username: username, Password: password}, nil
 }

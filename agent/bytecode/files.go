@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Files are the files of an object that is being read.
@@ -22,7 +24,7 @@ func (s *Store) Create() (files *Files, err error) {
 	defer func() {
 		if err != nil {
 			files.Discard()
-			files, err = nil, fmt.Errorf("create a file in the store of bytecode: %w", err)
+			files, err = nil, problem.Errorf(problem.StoreUnusable, "create a file in the store of bytecode: %w", err)
 		}
 	}()
 	if err := os.MkdirAll(s.Dir, dirMode); err != nil {
@@ -43,7 +45,7 @@ func (s *Store) Copy(image Image) (*Files, error) {
 	}
 	from, err := os.Open(base + objectSuffix)
 	if err != nil {
-		return nil, fmt.Errorf("read object: %w", err)
+		return nil, problem.Errorf(problem.StoreUnusable, "read object: %w", err)
 	}
 	defer from.Close()
 	files, err := s.Create()
@@ -78,7 +80,7 @@ func isWritten(file *os.File, digest string, size int64) error {
 		return err
 	}
 	if written != digest || length != size {
-		return fmt.Errorf("its object is %s with %d bytes instead of %s with %d", written, length, digest, size)
+		return problem.Errorf(problem.ReadAgain, "its object is %s with %d bytes instead of %s with %d", written, length, digest, size)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -40,7 +41,7 @@ var digestPattern = regexp.MustCompile(`^sha(256:[0-9a-f]{64}|512:[0-9a-f]{128})
 func (i Image) check() error {
 	for _, digest := range []string{i.Digest, i.Manifest} {
 		if !digestPattern.MatchString(digest) {
-			return fmt.Errorf("image %s: %q is not a digest", i.Reference, digest)
+			return problem.Errorf(problem.ReadAgain, "image %s: %q is not a digest", i.Reference, digest)
 		}
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -85,14 +86,23 @@ type PendingError struct {
 }
 
 func (e *PendingError) Error() string {
-	return fmt.Sprintf("image %s: waiting for its registry", e.Reference)
+	return problem.Notef(problem.RegistryPending, "image %s: waiting for its registry", e.Reference).Text
 }
+
+// Problem implements the method of errors that name their problem.
+func (e *PendingError) Problem() problem.Reason { return problem.RegistryPending }
 
 // UnfitError is about the image itself. It stays until the reference leads to another
 // image.
-type UnfitError struct{ Text string }
+type UnfitError struct {
+	Reason problem.Reason
+	Text   string
+}
 
 func (e *UnfitError) Error() string { return e.Text }
+
+// Problem implements the method of errors that name their problem.
+func (e *UnfitError) Problem() problem.Reason { return e.Reason }
 
 // Find answers a question. If the answer isn't known yet, it returns a PendingError, and
 // calls later, unless it is nil, when it makes sense to ask again. If there is an error about
@@ -113,7 +123,7 @@ func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode,
 	}
 	if request.Image != "" {
 		if q.PullPolicy == v1alpha1.PullNever && request.Object {
-			return found, fmt.Errorf("image %s isn't on this node, and the pull policy is Never", q.Image.Reference)
+			return found, problem.Errorf(problem.ImageNotOnNode, "image %s isn't on this node, and the pull policy is Never", q.Image.Reference)
 		}
 		c, noEntry, err := q.credentials()
 		if err != nil {
@@ -273,9 +283,9 @@ func (l *Library) ask(ctx context.Context, r *run, image Image, request *reader.
 	case wait != nil:
 		err = fmt.Errorf("image %s: %w", image.Reference, wait)
 	case answer.Unfit:
-		err = &UnfitError{text}
+		err = &UnfitError{answer.Problem, text}
 	case answer.Error != "":
-		err = errors.New(text)
+		err = &problem.Error{Reason: answer.Problem, Err: errors.New(text)}
 	}
 	return answer, files, err
 }
@@ -289,7 +299,7 @@ func (l *Library) adapt(ctx context.Context, r *run, namespace string, found Byt
 	}
 	// An object for another kernel would be adapted again and again.
 	if answer.Object == nil || answer.Object.Digest != found.Object.Digest || !answer.Object.Adapted.Fits(l.Store.Kernel) {
-		return Bytecode{}, fmt.Errorf("image %s: %s answered about another object", found.Reference, reader.Command)
+		return Bytecode{}, problem.Errorf(problem.ReadAgain, "image %s: %s answered about another object", found.Reference, reader.Command)
 	}
 	found.Object = *answer.Object
 	found.Path, err = l.Store.Put(namespace, found.Image, files, found.Object)
@@ -317,7 +327,7 @@ func (l *Library) read(ctx context.Context, r *run, q Question, request *reader.
 	}
 	_, digest, byDigest := strings.Cut(request.Image, "@")
 	if byDigest && digest != answer.Digest || q.Image.Manifest != "" && q.Image.Manifest != answer.Manifest {
-		return Bytecode{}, fmt.Errorf("image %s: %s answered about another one: digest %q, manifest %q", q.Image.Reference, reader.Command, answer.Digest, answer.Manifest)
+		return Bytecode{}, problem.Errorf(problem.ReadAgain, "image %s: %s answered about another one: digest %q, manifest %q", q.Image.Reference, reader.Command, answer.Digest, answer.Manifest)
 	}
 	if answer.Object != nil && files != nil {
 		_, err = l.Store.Put(q.Owner.Namespace, found.Image, files, *answer.Object)
@@ -330,7 +340,7 @@ func (l *Library) keep(ctx context.Context, q Question, found Bytecode, err erro
 	if err == nil && q.Object {
 		var ok bool
 		if found.Path, found.Object, ok = l.Store.Object(found.Image); !ok {
-			err = fmt.Errorf("image %s: its object isn't in the store", q.Image.Reference)
+			err = problem.Errorf(problem.ReadAgain, "image %s: its object isn't in the store", q.Image.Reference)
 		}
 	}
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -42,7 +42,7 @@ type Process struct {
 func NewProcess() (Process, error) {
 	own, err := os.Executable()
 	if err != nil {
-		return Process{}, fmt.Errorf("find bpfman-reader: %w", err)
+		return Process{}, problem.Errorf(problem.ReaderFails, "find bpfman-reader: %w", err)
 	}
 	return Process{Path: filepath.Join(filepath.Dir(own), reader.Command)}, nil
 }
@@ -64,10 +64,10 @@ func (p Process) Read(ctx context.Context, request *reader.Request, files *Files
 func (p Process) ask(ctx context.Context, request *reader.Request, files *Files) (answer reader.Answer, err error) {
 	question, err := json.Marshal(request)
 	if err != nil {
-		return answer, fmt.Errorf("encode the request to %s: %w", reader.Command, err)
+		return answer, problem.Errorf(problem.ReaderFails, "encode the request to %s: %w", reader.Command, err)
 	}
 	if len(question) > reader.MaxRequest {
-		return answer, fmt.Errorf("the keys and trusted roots of the policies have %d bytes, but %s accepts at most %d", len(question), reader.Command, reader.MaxRequest)
+		return answer, problem.Errorf(problem.TooMuchToRead, "the keys and trusted roots of the policies have %d bytes, but %s accepts at most %d", len(question), reader.Command, reader.MaxRequest)
 	}
 	limit := p.Deadline
 	if limit == 0 {
@@ -94,14 +94,14 @@ func (p Process) ask(ctx context.Context, request *reader.Request, files *Files)
 	err = command.Run()
 	switch {
 	case out.full:
-		return answer, fmt.Errorf("the answer of %s has more than %d bytes", reader.Command, reader.MaxAnswer)
+		return answer, problem.Errorf(problem.TooMuchToRead, "the answer of %s has more than %d bytes", reader.Command, reader.MaxAnswer)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return answer, fmt.Errorf("%s didn't answer within %s", reader.Command, killed)
+		return answer, problem.Errorf(problem.ReaderFails, "%s didn't answer within %s", reader.Command, killed)
 	case err != nil:
-		return answer, fmt.Errorf("run %s: %w: %s", reader.Command, err, strings.TrimSpace(words.kept.String()))
+		return answer, problem.Errorf(problem.ReaderFails, "run %s: %w: %s", reader.Command, err, strings.TrimSpace(words.kept.String()))
 	}
 	if err := json.Unmarshal(out.kept.Bytes(), &answer); err != nil {
-		return reader.Answer{}, fmt.Errorf("read the answer of %s: %w", reader.Command, err)
+		return reader.Answer{}, problem.Errorf(problem.ReaderFails, "read the answer of %s: %w", reader.Command, err)
 	}
 	return answer, nil
 }

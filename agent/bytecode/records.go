@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/google/renameio/v2"
 )
 
@@ -24,10 +25,10 @@ func (*Store) put(path string, record any) error {
 	}
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return fmt.Errorf("store bytecode: %w", err)
+		return problem.Errorf(problem.StoreUnusable, "store bytecode: %w", err)
 	}
 	if err := renameio.WriteFile(path, content, recordMode, renameio.WithTempDir(dir)); err != nil {
-		return fmt.Errorf("store bytecode: %w", err)
+		return problem.Errorf(problem.StoreUnusable, "store bytecode: %w", err)
 	}
 	return nil
 }
@@ -45,10 +46,10 @@ func (s *Store) get(path string, record any) error {
 func (*Store) peek(path string, record any) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("read record: %w", err)
+		return problem.Errorf(problem.StoreUnusable, "read record: %w", err)
 	}
 	if err := json.Unmarshal(content, record); err != nil {
-		return fmt.Errorf("read record %s: %w", path, err)
+		return problem.Errorf(problem.StoreUnusable, "read record %s: %w", path, err)
 	}
 	return nil
 }

@@ -5,9 +5,10 @@ package bytecode
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Use is the use of an image by an object, or by its program in the daemon. Namespace is the object's, or empty.
@@ -216,7 +217,7 @@ func (t *tenancy) refuse() error {
 	if t == nil || t.replaces || t.inUse+t.claim.size <= t.limit {
 		return nil
 	}
-	return fmt.Errorf("the objects of the namespace use %d MiB in the node's store of bytecode, and would use %d with this image, of at most %d: "+
+	return problem.Errorf(problem.StoreShareFull, "the objects of the namespace use %d MiB in the node's store of bytecode, and would use %d with this image, of at most %d: "+
 		"use fewer or smaller images, or increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", t.inUse>>20, (t.inUse+t.claim.size)>>20, t.limit>>20)
 }
 

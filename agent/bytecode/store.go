@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -347,7 +348,7 @@ func (s *Store) objects() ([]stored, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the store of bytecode: %w", err)
+		return nil, problem.Errorf(problem.StoreUnusable, "list the store of bytecode: %w", err)
 	}
 	return slices.SortedFunc(maps.Values(all), func(a, b stored) int { return a.used.Compare(b.used) }), nil
 }
@@ -387,10 +388,10 @@ func (s *Store) makeRoom(c claim) error {
 		total += o.size
 	}
 	if inUse+size > s.Limit {
-		return fmt.Errorf("the node's store of bytecode is full: %d MiB of %d are in use; increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", inUse>>20, s.Limit>>20)
+		return problem.Errorf(problem.StoreFull, "the node's store of bytecode is full: %d MiB of %d are in use; increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", inUse>>20, s.Limit>>20)
 	}
 	if err := s.unknown(); err != nil && (total+size > s.Limit || len(all) >= maxRecords) {
-		return fmt.Errorf("the node's store of bytecode is full, and it isn't known yet which images are in use: %w", err)
+		return problem.Errorf(problem.StoreFull, "the node's store of bytecode is full, and it isn't known yet which images are in use: %w", err)
 	}
 	own := s.tenancy(c, all, used, uses)
 	if err := own.refuse(); err != nil {
@@ -408,7 +409,7 @@ func (s *Store) makeRoom(c claim) error {
 				continue
 			}
 			if err := s.remove(o.path); err != nil {
-				return fmt.Errorf("remove an unused object: %w", err)
+				return problem.Errorf(problem.StoreUnusable, "remove an unused object: %w", err)
 			}
 			total -= o.size
 			count--
@@ -482,7 +483,7 @@ func (s *Store) Open() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("open the store of bytecode: %w", err)
+		return problem.Errorf(problem.StoreUnusable, "open the store of bytecode: %w", err)
 	}
 	return nil
 }
@@ -500,7 +501,7 @@ func (s *Store) Clear(except ...string) error {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(s.Dir, entry.Name())))
 	}
 	if err != nil {
-		return fmt.Errorf("clear the store of bytecode: %w", err)
+		return problem.Errorf(problem.StoreUnusable, "clear the store of bytecode: %w", err)
 	}
 	return nil
 }
@@ -514,13 +515,13 @@ func hash(content []byte) string {
 func digestOf(path string) (string, int64, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return "", 0, fmt.Errorf("read object: %w", err)
+		return "", 0, problem.Errorf(problem.StoreUnusable, "read object: %w", err)
 	}
 	defer file.Close()
 	sum := sha256.New()
 	size, err := io.Copy(sum, file)
 	if err != nil {
-		return "", 0, fmt.Errorf("read object: %w", err)
+		return "", 0, problem.Errorf(problem.StoreUnusable, "read object: %w", err)
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), size, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -37,8 +38,8 @@ const (
 	quiet = 5 * time.Second
 )
 
-// noPolicy says what to do if bpfman.toml requires signatures, which only policies can.
-const noPolicy = "bpfman.toml has verify_enabled = true and allow_unsigned = false, so an image needs a BytecodePolicy in mode enforce that matches it and requires a signature (signedBy); none does"
+// errNoPolicy says what to do if bpfman.toml requires signatures, which only policies can.
+var errNoPolicy = problem.Errorf(problem.SignatureRequired, "bpfman.toml has verify_enabled = true and allow_unsigned = false, so an image needs a BytecodePolicy in mode enforce that matches it and requires a signature (signedBy); none does")
 
 // Earlier is what is known of a version that ran on this node before.
 type Earlier struct {
@@ -89,7 +90,7 @@ func (g *Gate) Credentials() (reader.Credentials, error) { return g.credentials(
 // returns what is in it, which is in the node's store.
 func (g *Gate) Admit(ctx context.Context) (report.Judgement, bytecode.Bytecode, error) {
 	if g.unread != nil {
-		return report.Judgement{}, bytecode.Bytecode{}, &report.PolicyError{Message: g.unread.Error()}
+		return report.Judgement{}, bytecode.Bytecode{}, &report.PolicyError{Err: g.unread}
 	}
 	judgement := report.Judgement{Image: bytecode.Image{Reference: report.BytecodeName(g.owner.Bytecode)}, Policies: g.evaluation.Decide(nil)}
 	image := g.owner.Bytecode.Image
@@ -103,7 +104,7 @@ func (g *Gate) Admit(ctx context.Context) (report.Judgement, bytecode.Bytecode, 
 		return judgement, bytecode.Bytecode{}, refusal(judgement)
 	}
 	if g.from.RequireSignature && !g.earlier.Allowed && !g.evaluation.Signed() {
-		return judgement, bytecode.Bytecode{}, &report.PolicyError{Message: noPolicy, Final: true}
+		return judgement, bytecode.Bytecode{}, &report.PolicyError{Err: errNoPolicy, Final: true}
 	}
 	found, err := g.find(ctx, bytecode.Question{Image: judgement.Image, PullPolicy: image.ImagePullPolicy, Object: true}, g.evaluation.Request())
 	judgement = judge(g.evaluation, found, err)
@@ -122,7 +123,7 @@ func (g *Gate) Admit(ctx context.Context) (report.Judgement, bytecode.Bytecode, 
 func (g *Gate) Apply(ctx context.Context, want plan.Plan, actual []daemon.Program) (plan.Plan, map[int]report.Judgement) {
 	judgements := map[int]report.Judgement{}
 	if g.unread != nil {
-		return want.With(func(_ int, wanted plan.Program) plan.Program { return closed(wanted, g.unread.Error()) }), judgements
+		return want.With(func(_ int, wanted plan.Program) plan.Program { return closed(wanted, g.unread) }), judgements
 	}
 	if len(g.policies) == 0 {
 		return want, judgements
@@ -133,7 +134,7 @@ func (g *Gate) Apply(ctx context.Context, want plan.Plan, actual []daemon.Progra
 			evicted = append(evicted, programs...)
 		}
 	}
-	wanted, denied := map[uint32]bool{}, map[int]string{}
+	wanted, denied := map[uint32]bool{}, map[int]error{}
 	for n := range want.Loads {
 		present := want.Present(n, actual)
 		if present == nil {
@@ -146,10 +147,10 @@ func (g *Gate) Apply(ctx context.Context, want plan.Plan, actual []daemon.Progra
 		image.Reference = cmp.Or(image.Reference, report.BytecodeName(g.owner.Bytecode))
 		j := g.judgeRunning(ctx, g.evaluation, image)
 		judgements[n] = j
-		verdict, message := policy.Sum(j.Policies)
+		verdict, why := policy.Sum(j.Policies)
 		g.unknown = g.unknown || verdict == v1alpha1.VerdictUnknown
 		if verdict == v1alpha1.VerdictDenied {
-			denied[n] = message
+			denied[n] = why
 			evict(g.evaluation, j, slices.Collect(maps.Values(present))...)
 		}
 	}
@@ -198,7 +199,7 @@ func (g *Gate) judgeRunning(ctx context.Context, e policy.Evaluation, image byte
 	case request == nil || e.Denied():
 		return report.Judgement{Image: image, Policies: e.Decide(nil)}
 	case image.Digest == "":
-		return judge(e, bytecode.Bytecode{Image: image}, errors.New("the image's digest is unknown on this node, because an earlier version of bpfman pulled it"))
+		return judge(e, bytecode.Bytecode{Image: image}, problem.Errorf(problem.DigestUnknown, "the image's digest is unknown on this node, because an earlier version of bpfman pulled it"))
 	}
 	found, err := g.find(ctx, bytecode.Question{Image: image}, request)
 	return judge(e, found, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -75,7 +76,7 @@ func (p *Policies) For(ctx context.Context, owner *program.Owner, earlier Earlie
 	case errors.As(err, &unread) && unread.Err == nil && p.starting():
 		return nil, err
 	case err != nil:
-		g.unread = fmt.Errorf("nothing is loaded or attached until the policies are known: %w", err)
+		g.unread = problem.Errorf(problem.PoliciesUnknown, "nothing is loaded or attached until the policies are known: %w", err)
 	default:
 		g.evaluation = policy.Evaluate(all, owner.Subject)
 	}

@@ -4,7 +4,6 @@
 package gate
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
@@ -13,6 +12,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -24,7 +24,7 @@ func judge(e policy.Evaluation, found bytecode.Bytecode, err error) report.Judge
 		answer.Object = &found.Object
 	}
 	if err != nil {
-		answer = reader.Answer{Error: err.Error()}
+		answer = reader.Answer{Error: err.Error(), Problem: problem.Of(err)}
 	}
 	j := report.Judgement{Image: found.Image, Policies: e.Decide(&answer)}
 	for _, finding := range answer.Signatures {
@@ -39,16 +39,16 @@ func judge(e policy.Evaluation, found bytecode.Bytecode, err error) report.Judge
 
 // refusal returns a PolicyError if the verdicts don't allow a Load, or nil.
 func refusal(j report.Judgement) error {
-	if verdict, message := policy.Sum(j.Policies); !policy.Loads(verdict) {
-		return &report.PolicyError{Message: message, Final: verdict == v1alpha1.VerdictDenied}
+	if verdict, why := policy.Sum(j.Policies); !policy.Loads(verdict) {
+		return &report.PolicyError{Err: why, Final: verdict == v1alpha1.VerdictDenied}
 	}
 	return nil
 }
 
 // closed returns a program that gets no new links.
-func closed(wanted plan.Program, why string) plan.Program {
+func closed(wanted plan.Program, why error) plan.Program {
 	for i := range wanted.Points {
-		wanted.Points[i].Lack = errors.New(why)
+		wanted.Points[i].Lack = why
 	}
 	return wanted
 }
@@ -65,8 +65,8 @@ func limited(e policy.Evaluation, wanted plan.Program) plan.Program {
 				wanted.Policies = append(wanted.Policies, s)
 			}
 		}
-		if verdict, message := policy.Sum(said); verdict == v1alpha1.VerdictDenied {
-			point.Lack = errors.New(message)
+		if verdict, why := policy.Sum(said); verdict == v1alpha1.VerdictDenied {
+			point.Lack = why
 			point.Withdrawn = point.Withdrawn || e.Unloads(said)
 		}
 	}

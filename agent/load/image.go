@@ -4,6 +4,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,18 +76,19 @@ func (l *Loader) Keep(ctx context.Context, owner program.Owner, g *gate.Gate) {
 // be loaded on this node. The daemon would store the object before it notices.
 func missing(request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 	var lacking, unusable, have []string
-	reasons := map[string]string{}
+	functions, unusableFor := map[string]reader.Function{}, problem.Reason("")
 	for _, f := range found.Object.Functions {
 		have = append(have, f.Name)
-		reasons[f.Name] = f.Unusable
+		functions[f.Name] = f
 	}
 	for _, f := range request.GetInfo() {
-		reason, known := reasons[f.GetName()]
+		function, known := functions[f.GetName()]
 		switch {
 		case !known:
 			lacking = append(lacking, f.GetName())
-		case reason != "":
-			unusable = append(unusable, fmt.Sprintf("function %s can't be loaded: %s", f.GetName(), reason))
+		case function.Unusable != "":
+			unusable = append(unusable, fmt.Sprintf("function %s can't be loaded: %s", f.GetName(), function.Unusable))
+			unusableFor = cmp.Or(unusableFor, function.Problem)
 		}
 	}
 	switch {
@@ -99,7 +101,7 @@ func missing(request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 		}
 		return problem.Errorf(problem.NoSuchFunction, "the bytecode has no function %s%s; its functions are %s, when loading from image %s", strings.Join(lacking, ", "), meant, some(have, mostNames), found.Reference)
 	case len(unusable) > 0:
-		return fmt.Errorf("%s, when loading from image %s", strings.Join(unusable, "; "), found.Reference)
+		return problem.Errorf(unusableFor, "%s, when loading from image %s", strings.Join(unusable, "; "), found.Reference)
 	}
 	return nil
 }

@@ -62,11 +62,12 @@ type Judgement struct {
 // PolicyError is the error of a Load that policies don't allow. If it isn't Final, it isn't
 // known yet whether they do.
 type PolicyError struct {
-	Message string
-	Final   bool
+	Err   error
+	Final bool
 }
 
-func (e *PolicyError) Error() string { return e.Message }
+func (e *PolicyError) Error() string { return e.Err.Error() }
+func (e *PolicyError) Unwrap() error { return e.Err }
 
 // UndoneError is about where a version isn't attached, because it is rolled back there.
 type UndoneError struct{ Message string }
@@ -166,7 +167,8 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 	return out
 }
 
-// addDetails adds what only States need, with the attach points of a program that is loaded. In the reports of other kinds, this would double the links in pods. Tenants don't see the node's PIDs and paths.
+// addDetails adds what only States need, with the attach points of a program that is loaded. In the reports of other kinds, this
+// would double the links in pods. Tenants don't see the node's PIDs and paths.
 func addDetails(object v1alpha1.ProgramObject, kind string, member program.Member, points []program.AttachPoint) {
 	namespaced := object.GetNamespace() != ""
 	if !v1alpha1.HasLinks(kind, namespaced) {
@@ -397,7 +399,7 @@ func (o Outcome) NotUnloaded() ([]metav1.Condition, problem.Reason) {
 
 func loadedConditions(owner program.Owner, wanted plan.Program, loaded daemon.Program, failed []error, o Outcome, b *v1alpha1.BpfProgramBytecode) ([]metav1.Condition, problem.Reason) {
 	var verdict v1alpha1.PolicyVerdict
-	var said string
+	var said error
 	if b != nil {
 		verdict, said = policy.Sum(b.Policies)
 	}
@@ -413,7 +415,7 @@ func loadedConditions(owner program.Owner, wanted plan.Program, loaded daemon.Pr
 	case len(o.Removals) > 0:
 		return o.NotUnloaded()
 	case verdict == v1alpha1.VerdictDenied:
-		return v1alpha1.Stalled.Conditions(v1alpha1.BpfProgCondPolicyViolated.Condition(said)), ""
+		return v1alpha1.Stalled.Conditions(v1alpha1.BpfProgCondPolicyViolated.Condition(said.Error())), problem.Of(said)
 	}
 	condition := v1alpha1.BpfProgCondLoaded.Condition()
 	notes := slices.Concat(owner.Choices(wanted.Member), wanted.Notes)
@@ -426,10 +428,10 @@ func loadedConditions(owner program.Owner, wanted plan.Program, loaded daemon.Pr
 	}
 	notes = append(notes, wanted.Starts...)
 	if verdict == v1alpha1.VerdictWarned {
-		notes = append(notes, problem.Note{Text: "mode enforce would deny it: " + said})
+		notes = append(notes, problem.Notef(problem.WouldBeDenied, "mode enforce would deny it: %v", said))
 	}
 	if verdict == v1alpha1.VerdictUnknown {
-		notes = append(notes, problem.Note{Text: "policies can't be evaluated: " + said})
+		notes = append(notes, problem.Note{Reason: problem.Of(said), Text: "policies can't be evaluated: " + said.Error()})
 	}
 	reason := problem.Reason("")
 	for _, note := range notes {

@@ -162,6 +162,11 @@ type BpfProgramPolicy struct {
 	// message is the reason, unless the verdict is Allowed.
 	// +optional
 	Message string `json:"message,omitempty"`
+
+	// problem names what message is about, as the tables of docs/status.md do. It is
+	// absent if they don't have it. For example: `NotSigned`.
+	// +optional
+	Problem string `json:"problem,omitempty"`
 }
 
 // PolicyVerdict is the verdict of a policy on a program.

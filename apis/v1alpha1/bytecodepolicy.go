@@ -461,6 +461,12 @@ type BytecodePolicyStatus struct {
 	// +listMapKey=name
 	Authorities []BytecodeAuthorityStatus `json:"authorities,omitempty"`
 
+	// problem names what the message of the condition Ready is about, as the tables
+	// of docs/status.md do. It is absent if they don't have it. For example:
+	// `KeyUnusable`.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+
 	// conditions contains the condition Ready. If it is False, the policy is
 	// invalid, for example because a key can't be read, and the condition Stalled
 	// follows. An invalid policy denies everything that it matches.

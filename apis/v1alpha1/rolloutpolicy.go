@@ -158,6 +158,12 @@ type RolloutPolicyStatus struct {
 	// +default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// problem names what the message of the condition Ready is about, as the tables
+	// of docs/status.md do. It is absent if they don't have it. For example:
+	// `PolicySelectorInvalid`.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+
 	// conditions contains the condition Ready. If it is False, the policy is
 	// invalid, and the condition Stalled follows.
 	// +optional

@@ -25,6 +25,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/bytecode/registry"
 	"github.com/bpfman/bpfman-operator/bytecode/signature"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -102,14 +103,17 @@ func newSearch(from Registry, digests []v1.Hash, request *reader.Request) *searc
 			w.finding.PredicateType = predicate
 		}
 		s.wanted = append(s.wanted, w)
-		switch err := unusable[name]; {
+		err := unusable[name]
+		switch {
 		case err != nil:
-			w.authority, w.finding.Reason = nil, fmt.Sprintf("authority %s: %v", name, err)
+			err = fmt.Errorf("authority %s: %w", name, err)
 		case w.authority == nil:
-			w.finding.Reason = fmt.Sprintf("authority %s is unknown", name)
+			err = problem.Errorf(problem.NoSuchAuthority, "authority %s is unknown", name)
 		default:
 			s.open++
+			return
 		}
+		w.authority, w.finding.Reason, w.finding.Problem = nil, err.Error(), problem.Of(err)
 	}
 	for _, a := range request.Authorities {
 		want(a.Name, signature.PredicateType)
@@ -157,7 +161,7 @@ func (s *search) run(ctx context.Context) error {
 	case s.open == 0:
 		return nil
 	case s.failure == nil && ctx.Err() != nil:
-		return errors.New("there was not enough time to check all signatures and attestations of the image")
+		return problem.Errorf(problem.RegistrySlow, "there was not enough time to check all signatures and attestations of the image")
 	}
 	return s.failure
 }

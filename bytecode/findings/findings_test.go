@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/bpfman/bpfman-operator/bytecode/registry"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -88,11 +89,11 @@ func TestFindingsOfEachAuthority(t *testing.T) {
 	want := reader.Answer{
 		Signatures: []reader.Finding{
 			{Authority: "p/a", Reason: "no signature was found"},
-			{Authority: "p/wrong", Reason: "authority p/wrong: its public key can't be read: PEM decoding failed"},
+			{Authority: "p/wrong", Reason: "authority p/wrong: its public key can't be read: PEM decoding failed", Problem: problem.KeyUnusable},
 		},
 		Attestations: []reader.Finding{
 			{Authority: "p/a", PredicateType: "https://slsa.dev/provenance/v1", Reason: "no attestation of type https://slsa.dev/provenance/v1 was found"},
-			{Authority: "p/unknown", PredicateType: "https://slsa.dev/provenance/v1", Reason: "authority p/unknown is unknown"},
+			{Authority: "p/unknown", PredicateType: "https://slsa.dev/provenance/v1", Reason: "authority p/unknown is unknown", Problem: problem.NoSuchAuthority},
 		},
 	}
 	if !slices.Equal(signatures, want.Signatures) || !slices.Equal(attestations, want.Attestations) || err != nil {

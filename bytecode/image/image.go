@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -26,19 +27,25 @@ const (
 
 // UnfitError describes why an image doesn't have the form of a bytecode image. The text
 // continues a sentence about the image.
-type UnfitError struct{ Text string }
+type UnfitError struct {
+	Reason problem.Reason
+	Text   string
+}
 
 func (e *UnfitError) Error() string { return e.Text }
 
-func unfit(format string, arguments ...any) *UnfitError {
-	return &UnfitError{fmt.Sprintf(format, arguments...)}
+// Problem implements the method of errors that name their problem.
+func (e *UnfitError) Problem() problem.Reason { return e.Reason }
+
+func unfit(reason problem.Reason, format string, arguments ...any) *UnfitError {
+	return &UnfitError{reason, fmt.Sprintf(format, arguments...)}
 }
 
 // Check reports whether a layer is too large, or has another size than its manifest
 // says. The caller has verified its digest.
 func (d *Descriptor) Check(layer []byte) error {
 	if int64(len(layer)) != d.Size {
-		return unfit("its manifest says that the layer has %d bytes, but it has %d", d.Size, len(layer))
+		return unfit(problem.ImageDamaged, "its manifest says that the layer has %d bytes, but it has %d", d.Size, len(layer))
 	}
 	return nil
 }
@@ -46,12 +53,12 @@ func (d *Descriptor) Check(layer []byte) error {
 // Open returns the only file of a layer with its name. An error is an UnfitError.
 func Open(layer []byte) (name string, object []byte, err error) {
 	if len(layer) > reader.MaxObject {
-		return "", nil, unfit("its layer has more than %d MiB", reader.MaxObject>>20)
+		return "", nil, unfit(problem.ObjectTooLarge, "its layer has more than %d MiB", reader.MaxObject>>20)
 	}
 	packed := bytes.NewReader(layer)
 	unzipped, err := gzip.NewReader(packed)
 	if err != nil {
-		return "", nil, unfit("its layer isn't in gzip's format")
+		return "", nil, unfit(problem.LayerMediaType, "its layer isn't in gzip's format")
 	}
 	unzipped.Multistream(false)
 	a := &archive{in: unzipped}
@@ -61,13 +68,13 @@ func Open(layer []byte) (name string, object []byte, err error) {
 	case errors.As(err, &about):
 		return "", nil, about
 	case errors.Is(err, gzip.ErrChecksum):
-		return "", nil, unfit("its layer's gzip checksum or size is wrong")
+		return "", nil, unfit(problem.LayerMalformed, "its layer's gzip checksum or size is wrong")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "", nil, unfit("its layer ends too early")
+		return "", nil, unfit(problem.LayerMalformed, "its layer ends too early")
 	case err != nil:
-		return "", nil, unfit("its layer can't be decompressed")
+		return "", nil, unfit(problem.LayerMalformed, "its layer can't be decompressed")
 	case packed.Len() > 0:
-		return "", nil, unfit("its layer has data after the gzip stream")
+		return "", nil, unfit(problem.LayerMalformed, "its layer has data after the gzip stream")
 	}
 	return name, object, nil
 }
@@ -87,22 +94,22 @@ func (a *archive) only() (name string, object []byte, err error) {
 		case err != nil:
 			return "", nil, err
 		case e == nil && !found:
-			return "", nil, unfit("its layer contains no file")
+			return "", nil, unfit(problem.SeveralFiles, "its layer contains no file")
 		case e == nil:
 			return name, object, a.padding()
 		case found && e.directory:
-			return "", nil, unfit("its layer contains a directory after its file")
+			return "", nil, unfit(problem.SeveralFiles, "its layer contains a directory after its file")
 		case found:
-			return "", nil, unfit("its layer contains more than one file")
+			return "", nil, unfit(problem.SeveralFiles, "its layer contains more than one file")
 		case e.directory:
 			if a.directories++; a.directories > maxDirectories {
-				return "", nil, unfit("its layer contains more than %d directories", maxDirectories)
+				return "", nil, unfit(problem.SeveralFiles, "its layer contains more than %d directories", maxDirectories)
 			}
 			continue
 		}
 		found, name = true, e.name
 		if e.size > reader.MaxObject {
-			return "", nil, unfit("its file has more than %d MiB", reader.MaxObject>>20)
+			return "", nil, unfit(problem.ObjectTooLarge, "its file has more than %d MiB", reader.MaxObject>>20)
 		}
 		if object, err = a.content(e.size); err != nil {
 			return "", nil, err
@@ -122,7 +129,7 @@ func (a *archive) content(size int64) ([]byte, error) {
 		return nil, err
 	}
 	if !zero(rest) {
-		return nil, unfit("its layer has data in the padding of a file")
+		return nil, unfit(problem.LayerMalformed, "its layer has data in the padding of a file")
 	}
 	return b.Bytes(), nil
 }
@@ -136,13 +143,13 @@ func (a *archive) padding() error {
 		left -= int64(n)
 		switch {
 		case !zero(b[:n]):
-			return unfit("its layer has data after the end of the archive")
+			return unfit(problem.LayerMalformed, "its layer has data after the end of the archive")
 		case left < 0:
-			return unfit("its layer ends with more than %d MiB of zeros", maxPadding>>20)
+			return unfit(problem.LayerMalformed, "its layer ends with more than %d MiB of zeros", maxPadding>>20)
 		case errors.Is(err, io.EOF) && blocks > 0:
 			return nil
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && n > 0:
-			return unfit("its layer's archive doesn't end with two blocks of zeros")
+			return unfit(problem.LayerMalformed, "its layer's archive doesn't end with two blocks of zeros")
 		case err != nil:
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -70,41 +71,41 @@ func Parse(content []byte) (*Document, error) {
 	var d document
 	switch {
 	case json.Unmarshal(content, &d) != nil:
-		return nil, unfit("its manifest isn't valid JSON in the format of a manifest")
+		return nil, unfit(problem.ManifestUnusable, "its manifest isn't valid JSON in the format of a manifest")
 	case ambiguous(content):
-		return nil, unfit("its manifest has a member twice")
+		return nil, unfit(problem.ManifestUnusable, "its manifest has a member twice")
 	case d.SchemaVersion != 2:
-		return nil, unfit("its manifest has schema version %d instead of 2", d.SchemaVersion)
+		return nil, unfit(problem.ManifestUnusable, "its manifest has schema version %d instead of 2", d.SchemaVersion)
 	case len(d.Manifests) > 0 && len(d.Layers) > 0:
-		return nil, unfit("its manifest has both layers and manifests")
+		return nil, unfit(problem.ManifestUnusable, "its manifest has both layers and manifests")
 	case slices.Contains(indexTypes, d.MediaType), d.MediaType == "" && len(d.Manifests) > 0:
 		return d.index()
 	case slices.Contains(manifestTypes, d.MediaType), d.MediaType == "":
 		return d.manifest()
 	}
-	return nil, unfit("its manifest has the unexpected media type %s", plain.Quote(d.MediaType))
+	return nil, unfit(problem.ManifestUnusable, "its manifest has the unexpected media type %s", plain.Quote(d.MediaType))
 }
 
 func (d *document) manifest() (*Document, error) {
 	switch {
 	case len(d.Manifests) > 0:
-		return nil, unfit("its manifest has the media type %s, but refers to manifests", plain.Quote(d.MediaType))
+		return nil, unfit(problem.ManifestUnusable, "its manifest has the media type %s, but refers to manifests", plain.Quote(d.MediaType))
 	case len(d.Layers) != 1:
-		return nil, unfit("it has %d layers instead of one", len(d.Layers))
+		return nil, unfit(problem.SeveralLayers, "it has %d layers instead of one", len(d.Layers))
 	case !sha256Digest.MatchString(d.Config.Digest):
-		return nil, unfit("the digest of its configuration, %s, isn't a sha256 digest", plain.Quote(d.Config.Digest))
+		return nil, unfit(problem.ManifestUnusable, "the digest of its configuration, %s, isn't a sha256 digest", plain.Quote(d.Config.Digest))
 	}
 	switch layer := d.Layers[0]; {
 	case !slices.Contains(layerTypes, layer.MediaType):
-		return nil, unfit("its layer has the media type %s instead of %s", plain.Quote(layer.MediaType), layerTypes[0])
+		return nil, unfit(problem.LayerMediaType, "its layer has the media type %s instead of %s", plain.Quote(layer.MediaType), layerTypes[0])
 	case len(layer.URLs) > 0:
-		return nil, unfit("its layer has URLs outside of its registry")
+		return nil, unfit(problem.ManifestUnusable, "its layer has URLs outside of its registry")
 	case len(layer.Data) > 0:
-		return nil, unfit("its layer is embedded in the manifest")
+		return nil, unfit(problem.ManifestUnusable, "its layer is embedded in the manifest")
 	case !sha256Digest.MatchString(layer.Digest):
-		return nil, unfit("the digest of its layer, %s, isn't a sha256 digest", plain.Quote(layer.Digest))
+		return nil, unfit(problem.ManifestUnusable, "the digest of its layer, %s, isn't a sha256 digest", plain.Quote(layer.Digest))
 	case layer.Size < 0 || layer.Size > reader.MaxObject:
-		return nil, unfit("its layer has %d bytes; the limit is %d MiB", layer.Size, reader.MaxObject>>20)
+		return nil, unfit(problem.ObjectTooLarge, "its layer has %d bytes; the limit is %d MiB", layer.Size, reader.MaxObject>>20)
 	default:
 		return &Document{Layer: &Descriptor{Digest: layer.Digest, Size: layer.Size}}, nil
 	}
@@ -112,15 +113,15 @@ func (d *document) manifest() (*Document, error) {
 
 func (d *document) index() (*Document, error) {
 	if len(d.Layers) > 0 {
-		return nil, unfit("its index has layers")
+		return nil, unfit(problem.ManifestUnusable, "its index has layers")
 	}
 	if len(d.Manifests) > maxParts {
-		return nil, unfit("its index has %d manifests; the limit is %d", len(d.Manifests), maxParts)
+		return nil, unfit(problem.ManifestUnusable, "its index has %d manifests; the limit is %d", len(d.Manifests), maxParts)
 	}
 	index := &Document{Parts: []Descriptor{}}
 	for _, m := range d.Manifests {
 		if !sha256Digest.MatchString(m.Digest) {
-			return nil, unfit("a digest in its index, %s, isn't a sha256 digest", plain.Quote(m.Digest))
+			return nil, unfit(problem.ManifestUnusable, "a digest in its index, %s, isn't a sha256 digest", plain.Quote(m.Digest))
 		}
 		index.Parts = append(index.Parts, Descriptor{Digest: m.Digest, Size: m.Size, Platform: m.Platform.OS + "/" + m.Platform.Architecture})
 	}
@@ -136,11 +137,11 @@ func (d *Document) For(architecture string) (Descriptor, error) {
 		case chosen == nil:
 			chosen = &d.Parts[i]
 		case *chosen != part:
-			return Descriptor{}, unfit("its index has two different manifests for linux/%s", architecture)
+			return Descriptor{}, unfit(problem.ManifestUnusable, "its index has two different manifests for linux/%s", architecture)
 		}
 	}
 	if chosen == nil {
-		return Descriptor{}, unfit("it has no manifest for linux/%s", architecture)
+		return Descriptor{}, unfit(problem.NoManifestForPlatform, "it has no manifest for linux/%s", architecture)
 	}
 	return *chosen, nil
 }
@@ -148,11 +149,11 @@ func (d *Document) For(architecture string) (Descriptor, error) {
 // ParsePart reads a manifest of an index.
 func ParsePart(part Descriptor, content []byte) (*Document, error) {
 	if int64(len(content)) != part.Size {
-		return nil, unfit("its index says that manifest %s has %d bytes, but it has %d", part.Digest, part.Size, len(content))
+		return nil, unfit(problem.ImageDamaged, "its index says that manifest %s has %d bytes, but it has %d", part.Digest, part.Size, len(content))
 	}
 	d, err := Parse(content)
 	if err == nil && d.Layer == nil {
-		return nil, unfit("its index contains another index")
+		return nil, unfit(problem.ManifestUnusable, "its index contains another index")
 	}
 	return d, err
 }

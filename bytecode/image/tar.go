@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 const (
@@ -67,7 +68,7 @@ func (a *archive) next() (*entry, error) {
 		return nil, err
 	}
 	if h, err = a.header(); err == nil && h == nil {
-		err = unfit("its layer has a pax header without an entry")
+		err = unfit(problem.LayerMalformed, "its layer has a pax header without an entry")
 	}
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (a *archive) next() (*entry, error) {
 // extended reads a pax header, and returns the path, if one is set.
 func (a *archive) extended(size int64) (path string, err error) {
 	if size > maxExtended {
-		return "", unfit("its layer has a pax header of more than %d KiB", maxExtended>>10)
+		return "", unfit(problem.LayerMalformed, "its layer has a pax header of more than %d KiB", maxExtended>>10)
 	}
 	records, err := a.content(size)
 	if err != nil {
@@ -99,15 +100,15 @@ func (a *archive) header() (header, error) {
 		return nil, nil
 	}
 	if string(h[magicAt:magicAt+len(magic)]) != magic {
-		return nil, unfit("its layer isn't a tar archive in POSIX ustar or pax format")
+		return nil, unfit(problem.LayerMalformed, "its layer isn't a tar archive in POSIX ustar or pax format")
 	}
 	// star's own format has other fields here.
 	if !zero(h[fieldPrefix[1]:]) {
-		return nil, unfit("its layer has a tar header with data after its last field")
+		return nil, unfit(problem.LayerMalformed, "its layer has a tar header with data after its last field")
 	}
 	for _, f := range fieldNumbers {
 		if h.number(f) < 0 {
-			return nil, unfit("its layer has a tar header with a number that isn't octal")
+			return nil, unfit(problem.LayerMalformed, "its layer has a tar header with a number that isn't octal")
 		}
 	}
 	sum := int64(0)
@@ -118,7 +119,7 @@ func (a *archive) header() (header, error) {
 		sum += int64(c)
 	}
 	if h.number(fieldChecksum) != sum {
-		return nil, unfit("its layer has a tar header with a wrong checksum")
+		return nil, unfit(problem.LayerMalformed, "its layer has a tar header with a wrong checksum")
 	}
 	return h, nil
 }
@@ -141,17 +142,17 @@ func (h header) entry(path string) (*entry, error) {
 		if !known {
 			name = "an entry of the unknown type " + plain.Quote(string(rune(kind)))
 		}
-		return nil, unfit("its layer contains %s, %s", name, named)
+		return nil, unfit(problem.SeveralFiles, "its layer contains %s, %s", name, named)
 	}
 	switch {
 	case h.text(fieldLink) != "":
-		return nil, unfit("its layer contains %s with the target of a link", named)
+		return nil, unfit(problem.SeveralFiles, "its layer contains %s with the target of a link", named)
 	case e.name == "":
-		return nil, unfit("its layer contains an entry without a name")
+		return nil, unfit(problem.SeveralFiles, "its layer contains an entry without a name")
 	case e.directory && e.size != 0:
-		return nil, unfit("its layer contains the directory %s with %d bytes", named, e.size)
+		return nil, unfit(problem.SeveralFiles, "its layer contains the directory %s with %d bytes", named, e.size)
 	case !e.directory && strings.HasSuffix(e.name, "/"):
-		return nil, unfit("its layer contains the file %s with the name of a directory", named)
+		return nil, unfit(problem.SeveralFiles, "its layer contains the file %s with the name of a directory", named)
 	}
 	return e, nil
 }
@@ -196,21 +197,21 @@ func extended(records []byte) (path string, err error) {
 	for rest != "" {
 		key, value, after, err := record(rest)
 		if err != nil {
-			return "", unfit("its layer has a malformed pax header")
+			return "", unfit(problem.LayerMalformed, "its layer has a malformed pax header")
 		}
 		rest = after
 		switch {
 		case seen[key]:
-			return "", unfit("its layer has a pax header with two records %s", plain.Quote(key))
+			return "", unfit(problem.LayerMalformed, "its layer has a pax header with two records %s", plain.Quote(key))
 		case key == "path":
 			path = value
 		case slices.Contains(numberKeys, key) && paxNumber.MatchString(value), slices.Contains(timeKeys, key) && paxTime.MatchString(value):
 		case slices.Contains(textKeys, key), slices.ContainsFunc(prefixes, func(p string) bool { return len(key) > len(p) && strings.HasPrefix(key, p) }):
 		default:
-			return "", unfit("its layer has a pax header with the record %s", plain.Quote(key+"="+value))
+			return "", unfit(problem.LayerMalformed, "its layer has a pax header with the record %s", plain.Quote(key+"="+value))
 		}
 		if slices.Contains([]string{"path", "uname", "gname"}, key) && (value == "" && key == "path" || strings.Contains(value, "\x00")) {
-			return "", unfit("its layer has a pax header with the record %s", plain.Quote(key+"="+value))
+			return "", unfit(problem.LayerMalformed, "its layer has a pax header with the record %s", plain.Quote(key+"="+value))
 		}
 		seen[key] = true
 	}

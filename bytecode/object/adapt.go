@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Adapted is an object in the form that the daemon's loader (aya-obj 0.2.1 in bpfman v0.6.0) accepts.
@@ -20,8 +21,9 @@ type Adapted struct {
 	Content []byte
 	// ForKernel means that the content depends on the kernel.
 	ForKernel bool
-	// Unusable has the functions that can't be loaded, each with the reason.
+	// Unusable has the functions that can't be loaded, each with the reason, and Problems what kind of problem that is.
 	Unusable map[string]string
+	Problems map[string]problem.Reason
 }
 
 // Adapt does for an object what libbpf does and the daemon's loader doesn't, without changing what its programs do:
@@ -49,10 +51,10 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 	for i := range f.sections {
 		f.sections[i].data = bytes.Clone(f.sections[i].data)
 	}
-	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}, removed: map[string]bool{}, dropped: map[place]bool{}, defined: map[uint32]definition{}}
+	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, problems: map[string]problem.Reason{}, names: map[string]string{}, removed: map[string]bool{}, dropped: map[place]bool{}, defined: map[uint32]definition{}}
 	for _, p := range programs {
-		if p.Unsupported != "" {
-			a.unusable[p.Name] = p.Unsupported
+		if err := unsupported(p.Section, p.Type); err != nil {
+			a.unusable[p.Name], a.problems[p.Name] = err.Error(), problem.Of(err)
 		}
 	}
 	if err := a.readTypes(content); err != nil {
@@ -79,9 +81,9 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 	}
 	// Policies know what the image's object calls.
 	if added := beyond(calls, called); len(added) > 0 {
-		return nil, fmt.Errorf("its relocations would make it call %s", plain.Quote(strings.Join(added, ", ")))
+		return nil, problem.Errorf(problem.ObjectUnusual, "its relocations would make it call %s", plain.Quote(strings.Join(added, ", ")))
 	}
-	return &Adapted{stripped, a.forKernel, a.unusable}, nil
+	return &Adapted{stripped, a.forKernel, a.unusable, a.problems}, nil
 }
 
 // adaption is an Adapt in progress. It changes the sections of the file.
@@ -91,6 +93,7 @@ type adaption struct {
 	kernel    *Kernel
 	forKernel bool
 	unusable  map[string]string
+	problems  map[string]problem.Reason
 	// names has the new names of sections by their names in the object.
 	names map[string]string
 	// removed has the names of the maps that the daemon can't create, and defined the changed definitions of others by
@@ -124,13 +127,13 @@ func (a *adaption) readTypes(content []byte) error {
 		a.types, err = btf.LoadSpecFromReader(bytes.NewReader(content))
 	}
 	if err != nil {
-		return fmt.Errorf("its types can't be read: %s", plain.Text(err.Error()))
+		return problem.Errorf(problem.ObjectUnusual, "its types can't be read: %s", plain.Text(err.Error()))
 	}
 	index, _ := a.section(".BTF")
 	// As part of a file, the library refuses variables of the kernel that have a type.
 	raw, err := btf.LoadSpecFromReader(bytes.NewReader(a.sections[index].data))
 	if err != nil {
-		return fmt.Errorf("its types can't be read: %s", plain.Text(err.Error()))
+		return problem.Errorf(problem.ObjectUnusual, "its types can't be read: %s", plain.Text(err.Error()))
 	}
 	a.external, err = externals(raw)
 	return err
@@ -285,27 +288,37 @@ func (a *adaption) writeTypes() error {
 }
 
 // fail marks the programs that contain the instruction at an offset of a section, or call the function that does.
-func (a *adaption) fail(section int, offset uint64, reason string) {
+func (a *adaption) fail(section int, offset uint64, reason error) {
 	if a.graph == nil {
 		a.graph = a.callGraph()
 	}
 	a.graph.fail(place{section, offset}, func(f function) {
 		for _, program := range f.programs {
 			if a.unusable[program] == "" {
-				a.unusable[program] = plain.Text(reason)
+				a.unusable[program], a.problems[program] = plain.Text(reason.Error()), problem.Of(reason)
 			}
 		}
 	})
 }
 
+// programIn returns a program in a section, as far as that determines it.
+func programIn(section, name string) Program {
+	p := Program{Name: name, Type: programType(section), Section: section}
+	p.Since = since(section, p.Type)
+	if err := unsupported(section, p.Type); err != nil {
+		p.Unsupported = err.Error()
+	}
+	return p
+}
+
 // unsupported returns why bpfman can't load programs in a section, or nothing if it can.
-func unsupported(section, kind string) string {
+func unsupported(section, kind string) error {
 	if loaderName(section) != "" {
-		return ""
+		return nil
 	}
 	kind = strings.TrimSuffix(kind, ".s")
 	if kind == "xdp" {
 		kind = section // programs in maps
 	}
-	return fmt.Sprintf("it is in section %s, and bpfman has no kind for programs of type %s", plain.Quote(section), plain.Quote(kind))
+	return problem.Errorf(problem.FunctionOfNoKind, "it is in section %s, and bpfman has no kind for programs of type %s", plain.Quote(section), plain.Quote(kind))
 }

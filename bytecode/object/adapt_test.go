@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 )
@@ -405,7 +406,7 @@ func TestOldMapDefinitions(t *testing.T) {
 		{}, {elf.Sym64{Shndx: 1, Size: legacySize}, "events"}, {elf.Sym64{Shndx: 1, Value: 4, Size: legacySize}, "beyond"}, {elf.Sym64{Shndx: 1, Size: 4}, "short"},
 	}}
 	f.sections[1].data[0] = byte(ebpf.PerfEventArray)
-	a := &adaption{file: f, unusable: map[string]string{}, removed: map[string]bool{}}
+	a := &adaption{file: f, unusable: map[string]string{}, problems: map[string]problem.Reason{}, removed: map[string]bool{}}
 	if err := a.fitMaps(); err != nil {
 		t.Fatal(err)
 	}

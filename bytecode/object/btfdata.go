@@ -6,9 +6,9 @@ package object
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"slices"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // btfHeader is struct btf_header in the kernel's linux/btf.h.
@@ -67,20 +67,20 @@ type btfData struct {
 func (f *file) parseBTF(section []byte) (*btfData, error) {
 	var header btfHeader
 	if len(section) < btfHeaderSize {
-		return nil, errors.New("its BTF is too short")
+		return nil, problem.Errorf(problem.ObjectUnusual, "its BTF is too short")
 	}
 	f.read(section, &header)
 	if header.Magic != btfMagic || header.Size < btfHeaderSize || uint64(header.Size) > uint64(len(section)) {
-		return nil, errors.New("its BTF has an unknown header")
+		return nil, problem.Errorf(problem.ObjectUnusual, "its BTF has an unknown header")
 	}
 	body := section[header.Size:]
 	types, ok := within(body, uint64(header.TypesAt), uint64(header.Types))
 	if !ok {
-		return nil, errors.New("its BTF is too short for its types")
+		return nil, problem.Errorf(problem.ObjectUnusual, "its BTF is too short for its types")
 	}
 	texts, ok := within(body, uint64(header.StringsAt), uint64(header.Strings))
 	if !ok {
-		return nil, errors.New("its BTF is too short for its strings")
+		return nil, problem.Errorf(problem.ObjectUnusual, "its BTF is too short for its strings")
 	}
 	d := &btfData{order: f.order, types: bytes.Clone(types), strings: bytes.Clone(texts)}
 	return d, d.each(func(uint32, *btfType, []byte) error { d.count++; return nil })
@@ -92,17 +92,17 @@ func (d *btfData) each(do func(number uint32, t *btfType, more []byte) error) er
 	for at := 0; at < len(d.types); {
 		number++
 		if len(d.types)-at < btfTypeSize || number > maxTypes {
-			return fmt.Errorf("its BTF ends within type %d", number)
+			return problem.Errorf(problem.ObjectUnusual, "its BTF ends within type %d", number)
 		}
 		var t btfType
 		_, _ = binary.Decode(d.types[at:], d.order, &t) // fails only for fewer bytes
 		kind, count := t.kind(), int(t.Info&btfCount)
 		if int(kind) >= len(rest) {
-			return fmt.Errorf("its BTF has a type of the unknown kind %d", kind)
+			return problem.Errorf(problem.ObjectUnusual, "its BTF has a type of the unknown kind %d", kind)
 		}
 		more, ok := within(d.types, uint64(at+btfTypeSize), uint64(rest[kind].fixed+count*rest[kind].each)) //nolint:gosec // positive
 		if !ok {
-			return fmt.Errorf("its BTF ends within type %d", number)
+			return problem.Errorf(problem.ObjectUnusual, "its BTF ends within type %d", number)
 		}
 		if err := do(number, &t, more); err != nil {
 			return err
@@ -296,12 +296,12 @@ const btfExtHeaderSize = 32
 func (f *file) renameInfos(section []byte, types *btfData, names map[string]string) ([]byte, error) {
 	const shortHeader = 24
 	if len(section) < shortHeader {
-		return nil, errors.New("its .BTF.ext is too short")
+		return nil, problem.Errorf(problem.ObjectUnusual, "its .BTF.ext is too short")
 	}
 	out := bytes.Clone(section)
 	size := f.order.Uint32(out[4:])
 	if size < shortHeader || size > shortHeader && size < btfExtHeaderSize || uint64(size) > uint64(len(out)) {
-		return nil, errors.New("its .BTF.ext has an unknown header")
+		return nil, problem.Errorf(problem.ObjectUnusual, "its .BTF.ext has an unknown header")
 	}
 	if size >= btfExtHeaderSize {
 		f.order.PutUint32(out[28:], 0) // Relos
@@ -311,7 +311,7 @@ func (f *file) renameInfos(section []byte, types *btfData, names map[string]stri
 		start, length := f.order.Uint32(out[8+8*field:]), f.order.Uint32(out[12+8*field:])
 		infos, ok := within(out[size:], uint64(start), uint64(length))
 		if !ok {
-			return nil, errors.New("its .BTF.ext is too short")
+			return nil, problem.Errorf(problem.ObjectUnusual, "its .BTF.ext is too short")
 		}
 		if err := f.renameIn(infos, types, names, at); err != nil {
 			return nil, err
@@ -326,12 +326,12 @@ func (f *file) renameIn(infos []byte, types *btfData, names map[string]string, a
 		return nil
 	}
 	if len(infos) < 4 {
-		return errors.New("its .BTF.ext is too short")
+		return problem.Errorf(problem.ObjectUnusual, "its .BTF.ext is too short")
 	}
 	record := uint64(f.order.Uint32(infos))
 	for infos = infos[4:]; len(infos) > 0; {
 		if len(infos) < headerSize {
-			return errors.New("its .BTF.ext is too short")
+			return problem.Errorf(problem.ObjectUnusual, "its .BTF.ext is too short")
 		}
 		if name, renamed := names[types.text(f.order.Uint32(infos))]; renamed {
 			if _, added := at[name]; !added {
@@ -341,7 +341,7 @@ func (f *file) renameIn(infos []byte, types *btfData, names map[string]string, a
 		}
 		_, ok := within(infos, headerSize, record*uint64(f.order.Uint32(infos[4:])))
 		if !ok || record > maxUnpacked {
-			return errors.New("its .BTF.ext is too short")
+			return problem.Errorf(problem.ObjectUnusual, "its .BTF.ext is too short")
 		}
 		infos = infos[headerSize+record*uint64(f.order.Uint32(infos[4:])):]
 	}

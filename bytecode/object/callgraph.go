@@ -6,10 +6,10 @@ package object
 import (
 	"cmp"
 	"debug/elf"
-	"fmt"
 	"slices"
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // place is an instruction: the index of its section, and its offset in bytes.
@@ -46,7 +46,7 @@ func (f *file) disjoint(all []function) ([]function, error) {
 		case found[last].place == next.place && found[last].end == next.end && f.sections[next.section].programs():
 			found[last].programs = append(found[last].programs, next.programs...)
 		default:
-			return nil, fmt.Errorf("two of its functions in section %s overlap", plain.Quote(f.sections[next.section].name))
+			return nil, problem.Errorf(problem.ObjectUnusual, "two of its functions in section %s overlap", plain.Quote(f.sections[next.section].name))
 		}
 	}
 	return found, nil

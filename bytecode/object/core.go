@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // relocate applies the CO-RE relocations: the instructions get the offsets, sizes, and values of the kernel's types.
@@ -28,14 +29,14 @@ func (a *adaption) relocate() {
 			continue
 		}
 		a.forKernel = true
-		err := fmt.Errorf("it has two sections %s, and its CO-RE relocations don't say which one they are for", plain.Quote(s.name))
+		err := problem.Errorf(problem.ObjectUnusual, "it has two sections %s, and its CO-RE relocations don't say which one they are for", plain.Quote(s.name))
 		if !relocated[s.name] {
 			relocated[s.name] = true
 			err = a.relocateSection(s, offsets)
 		}
 		if err != nil {
 			for _, o := range offsets {
-				a.fail(i, uint64(o.Offset)*instructionSize, err.Error())
+				a.fail(i, uint64(o.Offset)*instructionSize, err)
 			}
 		}
 	}
@@ -44,7 +45,7 @@ func (a *adaption) relocate() {
 func (a *adaption) relocateSection(s *section, offsets btf.CORERelocationOffsets) error {
 	types, err := a.kernel.Types()
 	if err != nil {
-		return fmt.Errorf("it has CO-RE relocations, which need the kernel's types: %w", err)
+		return problem.Errorf(problem.NoKernelTypes, "it has CO-RE relocations, which need the kernel's types: %w", err)
 	}
 	relocations := make([]*btf.CORERelocation, 0, len(offsets))
 	for _, o := range offsets {
@@ -52,16 +53,16 @@ func (a *adaption) relocateSection(s *section, offsets btf.CORERelocationOffsets
 	}
 	fixups, err := btf.CORERelocate(relocations, []*btf.Spec{types}, a.order, a.types.TypeID)
 	if err != nil {
-		return fmt.Errorf("its CO-RE relocations don't fit this kernel: %w", err)
+		return problem.Errorf(problem.KernelTypesDiffer, "its CO-RE relocations don't fit this kernel: %w", err)
 	}
 	code := s.data
 	for n, o := range offsets {
 		at := uint64(o.Offset) * instructionSize
 		if at >= uint64(len(code)) {
-			return fmt.Errorf("its CO-RE relocation at %d is outside of its section", at)
+			return problem.Errorf(problem.ObjectUnusual, "its CO-RE relocation at %d is outside of its section", at)
 		}
 		if err := a.fix(code[at:], &fixups[n]); err != nil {
-			return fmt.Errorf("its CO-RE relocation at instruction %d doesn't fit: %w", o.Offset, err)
+			return problem.Errorf(problem.ObjectUnusual, "its CO-RE relocation at instruction %d doesn't fit: %w", o.Offset, err)
 		}
 	}
 	return nil

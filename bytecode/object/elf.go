@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/bits"
 	"regexp"
@@ -15,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -73,28 +73,28 @@ type symbol struct {
 // parsers could read differently.
 func parse(content []byte) (*file, error) {
 	if len(content) > reader.MaxObject {
-		return nil, fmt.Errorf("it has more than %d MiB", reader.MaxObject>>20)
+		return nil, problem.Errorf(problem.ObjectTooLarge, "it has more than %d MiB", reader.MaxObject>>20)
 	}
 	if len(content) < headerSize || string(content[:len(elf.ELFMAG)]) != elf.ELFMAG {
-		return nil, errors.New("it isn't an ELF file, such as `clang -target bpf -g -O2 -c` writes")
+		return nil, problem.Errorf(problem.NotAnObject, "it isn't an ELF file, such as `clang -target bpf -g -O2 -c` writes")
 	}
 	f := &file{content: content, order: binary.LittleEndian}
 	switch data := elf.Data(content[elf.EI_DATA]); {
 	case elf.Class(content[elf.EI_CLASS]) != elf.ELFCLASS64:
-		return nil, errors.New("it isn't a 64-bit ELF file")
+		return nil, problem.Errorf(problem.NotAnObject, "it isn't a 64-bit ELF file")
 	case data == elf.ELFDATA2MSB:
 		f.order = binary.BigEndian
 	case data != elf.ELFDATA2LSB:
-		return nil, errors.New("its byte order is unknown")
+		return nil, problem.Errorf(problem.ObjectUnusual, "its byte order is unknown")
 	}
 	f.read(content, &f.header)
 	switch h := f.header; {
 	case elf.Machine(h.Machine) != elf.EM_BPF || elf.Type(h.Type) != elf.ET_REL:
-		return nil, fmt.Errorf("it isn't a relocatable object for BPF, but %s for %s", elf.Type(h.Type), elf.Machine(h.Machine))
+		return nil, problem.Errorf(problem.NotAnObject, "it isn't a relocatable object for BPF, but %s for %s", elf.Type(h.Type), elf.Machine(h.Machine))
 	case h.Phnum != 0 || h.Ehsize != headerSize || h.Shentsize != sectionSize:
-		return nil, errors.New("its ELF header is unusual")
+		return nil, problem.Errorf(problem.ObjectUnusual, "its ELF header is unusual")
 	case h.Shnum == 0 || h.Shnum > maxSections:
-		return nil, fmt.Errorf("it has %d sections", h.Shnum)
+		return nil, problem.Errorf(problem.ObjectUnusual, "it has %d sections", h.Shnum)
 	}
 	if err := f.readSections(); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (f *file) read(from []byte, to any) {
 func (f *file) readSections() error {
 	headers, ok := within(f.content, f.header.Shoff, uint64(f.header.Shnum)*sectionSize)
 	if !ok {
-		return errors.New("its section headers are outside of the file")
+		return problem.Errorf(problem.ObjectUnusual, "its section headers are outside of the file")
 	}
 	f.sections = make([]section, f.header.Shnum)
 	var unpacked uint64
@@ -125,7 +125,7 @@ func (f *file) readSections() error {
 			continue
 		}
 		if s.Size > maxUnpacked || unpacked+s.Size > maxUnpacked {
-			return fmt.Errorf("its sections have more than %d MiB", maxUnpacked>>20)
+			return problem.Errorf(problem.ObjectTooLarge, "its sections have more than %d MiB", maxUnpacked>>20)
 		}
 		unpacked += s.Size
 		if err := f.load(s); err != nil {
@@ -140,31 +140,31 @@ func (f *file) load(s *section) error {
 	if elf.SectionType(s.Type) != elf.SHT_NOBITS {
 		var ok bool
 		if s.data, ok = within(f.content, s.Off, s.Size); !ok {
-			return errors.New("is outside of the file")
+			return problem.Errorf(problem.ObjectUnusual, "is outside of the file")
 		}
 	}
 	if s.Addralign > maxAlignment || bits.OnesCount64(s.Addralign) > 1 {
-		return fmt.Errorf("has the alignment %d", s.Addralign)
+		return problem.Errorf(problem.ObjectUnusual, "has the alignment %d", s.Addralign)
 	}
 	if int(s.Link) >= len(f.sections) {
-		return errors.New("is linked to a section that doesn't exist")
+		return problem.Errorf(problem.ObjectUnusual, "is linked to a section that doesn't exist")
 	}
 	return nil
 }
 
 func (f *file) nameSections() error {
 	if int(f.header.Shstrndx) >= len(f.sections) {
-		return errors.New("it has no names of sections")
+		return problem.Errorf(problem.ObjectUnusual, "it has no names of sections")
 	}
 	names, ok := f.sections[f.header.Shstrndx].strings()
 	if !ok {
-		return errors.New("it has no names of sections")
+		return problem.Errorf(problem.ObjectUnusual, "it has no names of sections")
 	}
 	for i := range f.sections {
 		s := &f.sections[i]
 		var ok bool
 		if s.name, ok = text(names, s.Name); !ok && i > 0 {
-			return fmt.Errorf("its section %d has no name", i)
+			return problem.Errorf(problem.ObjectUnusual, "its section %d has no name", i)
 		}
 	}
 	return nil
@@ -209,20 +209,20 @@ func (f *file) unique() error {
 		}
 		switch {
 		case key == ".maps" && s.name != ".maps":
-			return fmt.Errorf("the name of its section %s isn't .maps", plain.Quote(s.name))
+			return problem.Errorf(problem.ObjectUnusual, "the name of its section %s isn't .maps", plain.Quote(s.name))
 		case key != "" && key != "maps" && seen[key]:
-			return fmt.Errorf("it has two sections for %s", key)
+			return problem.Errorf(problem.ObjectUnusual, "it has two sections for %s", key)
 		case s.flags()&elf.SHF_COMPRESSED != 0 && !debugName(s.name):
-			return fmt.Errorf("its section %s is compressed", plain.Quote(s.name))
+			return problem.Errorf(problem.SectionCompressed, "its section %s is compressed", plain.Quote(s.name))
 		case kind == elf.SHT_DYNSYM || kind == elf.SHT_SYMTAB_SHNDX || kind == elf.SHT_RELA: //nolint:misspell // its name in ELF
-			return fmt.Errorf("it has a section of the unusual type %s", kind)
+			return problem.Errorf(problem.ObjectUnusual, "it has a section of the unusual type %s", kind)
 		case s.code() && (s.Addr != 0 || len(s.data)%instructionSize != 0):
-			return fmt.Errorf("its section %s isn't a sequence of instructions", plain.Quote(s.name))
+			return problem.Errorf(problem.ObjectUnusual, "its section %s isn't a sequence of instructions", plain.Quote(s.name))
 		}
 		seen[key] = true
 	}
 	if !seen["a symbol table"] {
-		return errors.New("it has no symbol table")
+		return problem.Errorf(problem.ObjectUnusual, "it has no symbol table")
 	}
 	return f.checkRelocations()
 }
@@ -231,7 +231,7 @@ func (f *file) unique() error {
 func (f *file) checkRelocations() error {
 	for _, s := range f.sections {
 		if s.relocates() && (elf.SectionType(f.sections[s.Link].Type) != elf.SHT_SYMTAB || len(s.data)%relSize != 0) {
-			return fmt.Errorf("its relocations in section %s are unusual", plain.Quote(s.name))
+			return problem.Errorf(problem.ObjectUnusual, "its relocations in section %s are unusual", plain.Quote(s.name))
 		}
 	}
 	return nil
@@ -275,7 +275,7 @@ func (f *file) readSymbols() error {
 		f.table = n
 		names, ok := f.sections[s.Link].strings()
 		if !ok || s.Entsize != symbolSize || len(s.data)%symbolSize != 0 {
-			return errors.New("its symbol table is unusual")
+			return problem.Errorf(problem.ObjectUnusual, "its symbol table is unusual")
 		}
 		f.symbols = make([]symbol, len(s.data)/symbolSize)
 		for i := range f.symbols {
@@ -283,15 +283,15 @@ func (f *file) readSymbols() error {
 			f.read(s.data[i*symbolSize:], &y.Sym64)
 			var ok bool
 			if y.name, ok = text(names, y.Name); !ok {
-				return fmt.Errorf("its symbol %d has no name", i)
+				return problem.Errorf(problem.ObjectUnusual, "its symbol %d has no name", i)
 			}
 			switch isMap := int(y.Shndx) < len(f.sections) && f.sections[y.Shndx].maps() && y.name != ""; {
 			case isMap && !mapName.MatchString(y.name):
-				return fmt.Errorf("the name of its map %s isn't one that the kernel accepts", plain.Quote(y.name))
+				return problem.Errorf(problem.ObjectUnusual, "the name of its map %s isn't one that the kernel accepts", plain.Quote(y.name))
 			case isMap && elf.ST_TYPE(y.Info) != elf.STT_OBJECT && elf.ST_TYPE(y.Info) != elf.STT_NOTYPE:
-				return fmt.Errorf("its map %s isn't a variable", plain.Quote(y.name))
+				return problem.Errorf(problem.ObjectUnusual, "its map %s isn't a variable", plain.Quote(y.name))
 			case isMap && seen[y.name]:
-				return fmt.Errorf("it has two maps %s", plain.Quote(y.name))
+				return problem.Errorf(problem.ObjectUnusual, "it has two maps %s", plain.Quote(y.name))
 			case isMap:
 				seen[y.name] = true
 			}
@@ -313,10 +313,10 @@ func (f *file) functions() ([]Program, error) {
 		}
 		// The loader would decode other instructions from an offset within one.
 		if _, ok := within(s.data, y.Value, y.Size); !ok || y.Value%instructionSize != 0 || y.Size%instructionSize != 0 {
-			return nil, fmt.Errorf("its function %s isn't a sequence of instructions", plain.Quote(y.name))
+			return nil, problem.Errorf(problem.ObjectUnusual, "its function %s isn't a sequence of instructions", plain.Quote(y.name))
 		}
 		if len(code) == maxCode {
-			return nil, fmt.Errorf("it has more than %d functions", maxCode)
+			return nil, problem.Errorf(problem.TooMuchToRead, "it has more than %d functions", maxCode)
 		}
 		if y.Size > 0 {
 			code = append(code, function{place: place{int(y.Shndx), y.Value}, end: y.Value + y.Size})
@@ -329,15 +329,14 @@ func (f *file) functions() ([]Program, error) {
 		}
 		switch {
 		case plain.Truncate(y.name, maxName) != y.name || plain.Truncate(s.name, maxName) != s.name:
-			return nil, fmt.Errorf("the name of its function %s in section %s has more than %d bytes, or isn't printable", plain.Quote(y.name), plain.Quote(s.name), maxName)
+			return nil, problem.Errorf(problem.ObjectUnusual, "the name of its function %s in section %s has more than %d bytes, or isn't printable", plain.Quote(y.name), plain.Quote(s.name), maxName)
 		case seen[y.name]:
-			return nil, fmt.Errorf("it has two functions %s", plain.Quote(y.name))
+			return nil, problem.Errorf(problem.ObjectUnusual, "it has two functions %s", plain.Quote(y.name))
 		case len(found) == maxFunctions:
-			return nil, fmt.Errorf("it has more than %d functions", maxFunctions)
+			return nil, problem.Errorf(problem.TooMuchToRead, "it has more than %d functions", maxFunctions)
 		}
 		seen[y.name] = true
-		kind := programType(s.name)
-		found = append(found, Program{Name: y.name, Type: kind, Section: s.name, Unsupported: unsupported(s.name, kind), Since: since(s.name, kind)})
+		found = append(found, programIn(s.name, y.name))
 	}
 	if len(found) == 0 {
 		return nil, f.withoutPrograms()
@@ -351,10 +350,10 @@ func (f *file) functions() ([]Program, error) {
 func (f *file) withoutPrograms() error {
 	for _, s := range f.sections {
 		if s.programs() {
-			return fmt.Errorf("the code in its section %s belongs to no function, as old versions of clang write it: compile it with a current one", plain.Quote(s.name))
+			return problem.Errorf(problem.CompilerTooOld, "the code in its section %s belongs to no function, as old versions of clang write it: compile it with a current one", plain.Quote(s.name))
 		}
 	}
-	return errors.New("it has no programs")
+	return problem.Errorf(problem.NoPrograms, "it has no programs")
 }
 
 // codeOf returns the section of a function, or nil if the symbol isn't one.

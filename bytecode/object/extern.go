@@ -15,6 +15,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
 	"github.com/bpfman/bpfman-operator/internal/btftype"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Sections that exist only in the object's types: the kernel's configuration, and its variables and functions.
@@ -43,7 +44,7 @@ func externals(types *btf.Spec) (map[string]external, error) {
 		if err := types.TypeByName(name, &list); errors.Is(err, btf.ErrNotFound) {
 			continue
 		} else if err != nil {
-			return nil, fmt.Errorf("its types of %s can't be read: %s", name, plain.Text(err.Error()))
+			return nil, problem.Errorf(problem.ObjectUnusual, "its types of %s can't be read: %s", name, plain.Text(err.Error()))
 		}
 		for _, entry := range list.Vars {
 			switch t := entry.Type.(type) {
@@ -75,7 +76,7 @@ func (a *adaption) connect() {
 				a.setSymbol(int(r.symbol), y.Sym64)
 			}
 			if err := a.connectOne(i, at, y, &o); err != nil {
-				a.refuse(i, at, fmt.Sprintf("it uses the external %s: %v", plain.Quote(y.name), err))
+				a.refuse(i, at, fmt.Errorf("it uses the external %s: %w", plain.Quote(y.name), err))
 			}
 		}
 	}
@@ -89,15 +90,15 @@ func (a *adaption) connectOne(section int, at uint64, y symbol, o *options) erro
 	e, known := a.external[y.name]
 	code, ok := within(a.sections[section].data, at, instructionSize)
 	if !ok {
-		return errors.New("the relocation is outside of the section")
+		return problem.Errorf(problem.ObjectUnusual, "the relocation is outside of the section")
 	}
 	_, isCall := a.call(code)
 	isOption, isLoad := e.section == kconfigSection, a.loads(place{section, at})
 	switch {
 	case !known:
-		return errors.New("it isn't defined in the object, and the object's types don't say what it is")
+		return problem.Errorf(problem.SymbolUnknown, "it isn't defined in the object, and the object's types don't say what it is")
 	case !isLoad && (isOption || !isCall):
-		return errors.New("the instruction neither calls it nor loads its address")
+		return problem.Errorf(problem.ObjectUnusual, "the instruction neither calls it nor loads its address")
 	case isOption:
 		return a.connectOption(y, e, o)
 	}
@@ -119,7 +120,7 @@ func (a *adaption) connectOption(y symbol, e external, o *options) error {
 		return err
 	}
 	if len(o.values) > maxOptions {
-		return fmt.Errorf("its options have more than %d bytes", maxOptions)
+		return problem.Errorf(problem.ObjectTooLarge, "its options have more than %d bytes", maxOptions)
 	}
 	const alignment = 8 // of the largest integer
 	o.values = aligned(o.values, alignment)
@@ -153,7 +154,7 @@ func (a *adaption) connectCode(code []byte, y symbol, e external, isCall bool) e
 		number = 0
 		a.setSource(code, loadsNumber)
 	case errors.Is(err, btf.ErrNotFound):
-		return errors.New("this kernel doesn't have it, or only in a module")
+		return problem.Errorf(problem.SymbolNotInKernel, "this kernel doesn't have it, or only in a module")
 	case err != nil:
 		return err
 	case isCall:
@@ -182,7 +183,7 @@ func (a *adaption) setSource(code []byte, register byte) {
 func (k *Kernel) number(name string, e external) (btf.TypeID, error) {
 	if e.variable != nil {
 		if _, typeless := btf.UnderlyingType(e.variable).(*btf.Void); typeless {
-			return 0, errors.New("its address is needed, which only processes with CAP_SYSLOG can read")
+			return 0, problem.Errorf(problem.SymbolAddressHidden, "its address is needed, which only processes with CAP_SYSLOG can read")
 		}
 	}
 	types, err := k.Types()
@@ -207,7 +208,7 @@ func numberOf[T btf.Type](types *btf.Spec, name string) (btf.TypeID, error) {
 func (k *Kernel) value(name string, variable btf.Type, weak bool, order binary.ByteOrder) ([]byte, error) {
 	size, err := btf.Sizeof(variable)
 	if err != nil || size <= 0 || size > maxAlignment {
-		return nil, errors.New("its type has no usual size")
+		return nil, problem.Errorf(problem.KconfigType, "its type has no usual size")
 	}
 	out := make([]byte, size)
 	text, set, err := k.option(name)
@@ -215,7 +216,7 @@ func (k *Kernel) value(name string, variable btf.Type, weak bool, order binary.B
 	case err != nil && !weak:
 		return nil, err
 	case !set && !weak:
-		return nil, errors.New("the kernel's configuration doesn't have it")
+		return nil, problem.Errorf(problem.SymbolNotInKernel, "the kernel's configuration doesn't have it")
 	case !set:
 		return out, nil
 	}
@@ -223,7 +224,7 @@ func (k *Kernel) value(name string, variable btf.Type, weak bool, order binary.B
 	switch t := btf.UnderlyingType(variable).(type) {
 	case *btf.Array:
 		if !isText {
-			return nil, fmt.Errorf("its value %s isn't a text", plain.Quote(text))
+			return nil, problem.Errorf(problem.KconfigType, "its value %s isn't a text", plain.Quote(text))
 		}
 		copy(out[:size-1], strings.TrimSuffix(quoted, `"`))
 		return out, nil
@@ -237,7 +238,7 @@ func (k *Kernel) value(name string, variable btf.Type, weak bool, order binary.B
 			return put(out, order, number), nil
 		}
 	}
-	return nil, fmt.Errorf("its value %s doesn't fit its type %s", plain.Quote(text), plain.Quote(btftype.Name(variable)))
+	return nil, problem.Errorf(problem.KconfigType, "its value %s doesn't fit its type %s", plain.Quote(text), plain.Quote(btftype.Name(variable)))
 }
 
 // integerOption returns the value of an option for an integer, a boolean, or a character.

@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -69,7 +69,7 @@ func kernelVersion(release, build string) (uint32, error) {
 		parts = upstream.FindStringSubmatch(release)
 	}
 	if parts == nil {
-		return 0, fmt.Errorf("the kernel's release %q isn't a version", release)
+		return 0, problem.Errorf(problem.KernelUnknown, "the kernel's release %q isn't a version", release)
 	}
 	var version uint32
 	for _, part := range parts[1:] {
@@ -82,12 +82,12 @@ func kernelVersion(release, build string) (uint32, error) {
 func readTypes() (*btf.Spec, error) {
 	file, err := os.Open(KernelTypes)
 	if err != nil {
-		return nil, fmt.Errorf("read the kernel's types: %w", err)
+		return nil, problem.Errorf(problem.NoKernelTypes, "read the kernel's types: %w", err)
 	}
 	defer file.Close()
 	types, err := btf.LoadSpecFromReader(file)
 	if err != nil {
-		return nil, fmt.Errorf("read the kernel's types from %s: %w", KernelTypes, err)
+		return nil, problem.Errorf(problem.NoKernelTypes, "read the kernel's types from %s: %w", KernelTypes, err)
 	}
 	return types, nil
 }
@@ -95,12 +95,12 @@ func readTypes() (*btf.Spec, error) {
 func readConfig() (map[string]string, error) {
 	file, err := os.Open(KernelConfig)
 	if err != nil {
-		return nil, fmt.Errorf("read the kernel's configuration: %w", err)
+		return nil, problem.Errorf(problem.KernelUnknown, "read the kernel's configuration: %w", err)
 	}
 	defer file.Close()
 	config, err := parseConfig(file)
 	if err != nil {
-		return nil, fmt.Errorf("read the kernel's configuration from %s: %w", KernelConfig, err)
+		return nil, problem.Errorf(problem.KernelUnknown, "read the kernel's configuration from %s: %w", KernelConfig, err)
 	}
 	return config, nil
 }
@@ -174,7 +174,7 @@ func (k *Kernel) hasAny(find func(types *btf.Spec, name string) error, names ...
 			return "y", true, nil
 		}
 		if !errors.Is(err, btf.ErrNotFound) {
-			return "", false, fmt.Errorf("look up %s in the kernel's types: %w", name, err)
+			return "", false, problem.Errorf(problem.NoKernelTypes, "look up %s in the kernel's types: %w", name, err)
 		}
 	}
 	return "n", true, nil

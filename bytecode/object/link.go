@@ -5,8 +5,6 @@ package object
 
 import (
 	"debug/elf"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Types of relocations in the ELF of BPF: of the number that an instruction loads, and of the function that it calls.
@@ -37,7 +36,7 @@ func (a *adaption) link() {
 				continue
 			}
 			if err := a.linkable(i, r); err != nil {
-				a.refuse(i, r.offset, err.Error())
+				a.refuse(i, r.offset, err)
 			}
 		}
 	}
@@ -46,7 +45,7 @@ func (a *adaption) link() {
 		a.references(&a.code[n], func(at uint64, to place) {
 			_, relocated := a.target(a.relocations(section), at) // then it has been checked above
 			if _, begins := functionAt(a.code, to); !relocated && !begins {
-				a.refuse(section, at, "it calls something that isn't the beginning of a function")
+				a.refuse(section, at, problem.Errorf(problem.ObjectUnusual, "it calls something that isn't the beginning of a function"))
 			}
 		})
 	}
@@ -58,7 +57,7 @@ func (a *adaption) linkable(section int, r relocation) error {
 	y := a.symbols[r.symbol]
 	code, ok := within(a.sections[section].data, r.offset, instructionSize)
 	if !ok || r.offset%instructionSize != 0 {
-		return errors.New("the relocation is outside of the section")
+		return problem.Errorf(problem.ObjectUnusual, "the relocation is outside of the section")
 	}
 	source, isCall := a.call(code)
 	isLoad := a.loads(place{section, r.offset})
@@ -68,22 +67,22 @@ func (a *adaption) linkable(section int, r relocation) error {
 	case undefined && y.name != "": // it is connected
 		return nil
 	case undefined || int(y.Shndx) >= len(a.sections):
-		return fmt.Errorf("it refers to the symbol %s, which isn't in a section", plain.Quote(y.name))
+		return problem.Errorf(problem.ObjectUnusual, "it refers to the symbol %s, which isn't in a section", plain.Quote(y.name))
 	case a.sections[y.Shndx].maps() || a.sections[y.Shndx].variables():
 		if !isLoad {
-			return errors.New("the instruction doesn't load the address of what it refers to")
+			return problem.Errorf(problem.ObjectUnusual, "the instruction doesn't load the address of what it refers to")
 		}
 		return nil
 	case !a.sections[y.Shndx].code():
-		return fmt.Errorf("it refers to the section %s, which has neither functions nor variables", plain.Quote(a.sections[y.Shndx].name))
+		return problem.Errorf(problem.SectionUnknown, "it refers to the section %s, which has neither functions nor variables", plain.Quote(a.sections[y.Shndx].name))
 	case kind != elf.STT_FUNC && (kind != elf.STT_SECTION || isCall && r.kind != callRelocation || isLoad && r.kind != loadRelocation):
-		return fmt.Errorf("it refers to the symbol %s, which isn't a function", plain.Quote(y.name))
+		return problem.Errorf(problem.ObjectUnusual, "it refers to the symbol %s, which isn't a function", plain.Quote(y.name))
 	case !isLoad && (!isCall || source != callsFunction):
-		return errors.New("the instruction neither calls a function nor loads its address")
+		return problem.Errorf(problem.ObjectUnusual, "the instruction neither calls a function nor loads its address")
 	}
 	to, _ := a.reference(section, r.offset)
 	if _, begins := functionAt(a.code, to); !begins {
-		return errors.New("it refers to something that isn't the beginning of a function")
+		return problem.Errorf(problem.ObjectUnusual, "it refers to something that isn't the beginning of a function")
 	}
 	return nil
 }
@@ -116,7 +115,7 @@ func (a *adaption) linked() {
 		if len(f.programs) == 0 {
 			continue
 		}
-		if why := l.problem(n); why != "" {
+		if why := l.linkable(n); why != nil {
 			a.references(&a.code[n], func(at uint64, _ place) { a.refuse(f.section, at, why) })
 		}
 	}
@@ -150,9 +149,9 @@ type linkage struct {
 // linkedFunction is a function that was linked to a program.
 type linkedFunction struct{ program, function int }
 
-// problem returns why the loader can't link a program, or nothing. It takes at most maxLinked steps for each function that
+// linkable returns why the loader can't link a program. It takes at most maxLinked steps for each function that
 // is linked.
-func (l *linkage) problem(program int) string {
+func (l *linkage) linkable(program int) error {
 	found := []int{program}
 	for next := 0; next < len(found); next++ {
 		for _, callee := range l.callees[found[next]] {
@@ -161,19 +160,19 @@ func (l *linkage) problem(program int) string {
 				*at = linkedFunction{program + 1, callee}
 				found = append(found, callee)
 			case at.function != callee:
-				return fmt.Sprintf("it calls functions at the same offset of the sections %s and %s, which the daemon confuses: declare one of them with __always_inline",
+				return problem.Errorf(problem.FunctionsOverlap, "it calls functions at the same offset of the sections %s and %s, which the daemon confuses: declare one of them with __always_inline",
 					plain.Quote(l.sections[l.code[at.function].section].name), plain.Quote(l.sections[l.code[callee].section].name))
 			}
 			if len(found) > maxLinked {
-				return fmt.Sprintf("it calls more than %d functions, which no kernel accepts", maxLinked-1)
+				return problem.Errorf(problem.TooManyFunctions, "it calls more than %d functions, which no kernel accepts", maxLinked-1)
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // refuse marks the programs that contain an instruction, as fail does, and has the loader ignore what it refers to.
-func (a *adaption) refuse(section int, offset uint64, reason string) {
+func (a *adaption) refuse(section int, offset uint64, reason error) {
 	a.fail(section, offset, reason)
 	a.dropped[place{section, offset}] = true
 }

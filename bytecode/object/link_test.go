@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Instructions, of which load is two. Unless it is relocated, calls is a call of the function behind the next instruction.
@@ -57,7 +59,7 @@ func linkObject(instructions []byte, relocations ...elf.Rel64) []byte {
 // What the daemon's loader can't link makes the function unusable that refers to it, and no other. The loader doesn't see
 // it: it would refuse the whole object, or end with the daemon.
 func TestLink(t *testing.T) {
-	to := func(symbol uint32, kind uint32) elf.Rel64 { return elf.Rel64{Info: elf.R_INFO(symbol, kind)} }
+	to := func(symbol, kind uint32) elf.Rel64 { return elf.Rel64{Info: elf.R_INFO(symbol, kind)} }
 	for name, c := range map[string]struct {
 		instructions []byte
 		relocations  []elf.Rel64
@@ -177,7 +179,7 @@ func TestLinkedOnce(t *testing.T) {
 	if _, err := f.functions(); err != nil {
 		t.Fatal(err)
 	}
-	a := &adaption{file: f, unusable: map[string]string{}, dropped: map[place]bool{}}
+	a := &adaption{file: f, unusable: map[string]string{}, problems: map[string]problem.Reason{}, dropped: map[place]bool{}}
 	steps := 0
 	for _, callees := range a.callees() {
 		steps += len(callees)

@@ -8,12 +8,12 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // mapsSection is the section whose variables define maps in libbpf's form.
@@ -243,12 +243,12 @@ func (a *adaption) definedInTypes() (map[string]*btf.Struct, error) {
 	if err := a.types.TypeByName(mapsSection, &list); errors.Is(err, btf.ErrNotFound) {
 		return found, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("its types of %s can't be read: %s", mapsSection, plain.Text(err.Error()))
+		return nil, problem.Errorf(problem.ObjectUnusual, "its types of %s can't be read: %s", mapsSection, plain.Text(err.Error()))
 	}
 	for _, entry := range list.Vars {
 		v, ok := entry.Type.(*btf.Var)
 		if !ok {
-			return nil, fmt.Errorf("its types of %s can't be read: it defines more than maps", mapsSection)
+			return nil, problem.Errorf(problem.ObjectUnusual, "its types of %s can't be read: it defines more than maps", mapsSection)
 		}
 		if t, ok := btf.UnderlyingType(v.Type).(*btf.Struct); ok {
 			found[v.Name] = t
@@ -331,16 +331,16 @@ func (a *adaption) defineInBytes(d definition, y symbol) {
 
 // refuseMaps marks the programs that use maps which the daemon can't create. It returns the symbols of these maps with the
 // reasons, and the changed definitions of others.
-func (a *adaption) refuseMaps() (refused map[int]string, fitting map[int]definition, err error) {
+func (a *adaption) refuseMaps() (refused map[int]error, fitting map[int]definition, err error) {
 	defined, err := a.definitions()
 	if err != nil {
 		return nil, nil, err
 	}
-	refused, fitting = map[int]string{}, map[int]definition{}
+	refused, fitting = map[int]error{}, map[int]definition{}
 	for n, d := range defined {
 		before := d
 		if why := d.fit(&a.printed); why != "" {
-			refused[n] = fmt.Sprintf("it uses the map %s, %s", plain.Quote(d.name), why)
+			refused[n] = problem.Errorf(problem.FunctionUsesMap, "it uses the map %s, %s", plain.Quote(d.name), why)
 		} else if d != before {
 			fitting[n] = d
 		}
@@ -350,7 +350,7 @@ func (a *adaption) refuseMaps() (refused map[int]string, fitting map[int]definit
 			continue
 		}
 		for _, r := range a.relocations(i) {
-			if why := refused[int(r.symbol)]; why != "" {
+			if why := refused[int(r.symbol)]; why != nil {
 				a.refuse(i, r.offset, why)
 			}
 		}
@@ -372,7 +372,7 @@ func (a *adaption) fitMaps() error {
 		}
 		number, err := a.types.TypeID(d.in)
 		if err != nil {
-			return fmt.Errorf("its types of %s can't be read: %s", mapsSection, plain.Text(err.Error()))
+			return problem.Errorf(problem.ObjectUnusual, "its types of %s can't be read: %s", mapsSection, plain.Text(err.Error()))
 		}
 		a.defined[uint32(number)] = d
 	}
@@ -383,7 +383,7 @@ func (a *adaption) fitMaps() error {
 	// The loader doesn't accept a section that defines nothing.
 	kept := map[uint16]bool{}
 	for n, y := range a.symbols {
-		kept[y.Shndx] = kept[y.Shndx] || refused[n] == ""
+		kept[y.Shndx] = kept[y.Shndx] || refused[n] == nil
 	}
 	for i := range a.sections {
 		if a.sections[i].maps() && !kept[uint16(i)] {

@@ -13,7 +13,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
 	"github.com/bpfman/bpfman-operator/internal/maptype"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -138,7 +138,7 @@ func read(content []byte) (*file, []byte, *Object, error) {
 func (o *Object) judge(f *file, stripped []byte) {
 	var err error
 	defer malformed(&err) // then the maps can't be read either
-	a := &adaption{file: f, unusable: map[string]string{}, dropped: map[place]bool{}}
+	a := &adaption{file: f, unusable: map[string]string{}, problems: map[string]problem.Reason{}, dropped: map[place]bool{}}
 	err = a.readTypes(stripped)
 	o.Needs = a.needs(o.Programs)
 	if err == nil {
@@ -196,7 +196,7 @@ func (o *Object) declared(f *file, stripped, readable []byte) (err error) {
 		return err //nolint:wrapcheck // there is nothing to add
 	}
 	if len(spec.Maps) > maxFunctions || len(spec.Variables) > maxFunctions {
-		return fmt.Errorf("it has more than %d maps or variables", maxFunctions)
+		return problem.Errorf(problem.TooMuchToRead, "it has more than %d maps or variables", maxFunctions)
 	}
 	var printed values
 	for _, name := range slices.Sorted(maps.Keys(spec.Maps)) {
@@ -209,7 +209,7 @@ func (o *Object) declared(f *file, stripped, readable []byte) (err error) {
 			o.Maps = append(o.Maps, Map{name, mapType(m.Type), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName || pinned[name], len(m.Contents) > 0, printed.unprintable(m.Key, m.Value)})
 		}
 		if plain.Truncate(name, maxName) != name {
-			return fmt.Errorf("the name of its map %s has more than %d bytes, or isn't printable", plain.Quote(name), maxName)
+			return problem.Errorf(problem.ObjectUnusual, "the name of its map %s has more than %d bytes, or isn't printable", plain.Quote(name), maxName)
 		}
 	}
 	for name, v := range spec.Variables {
@@ -248,7 +248,7 @@ func (f *file) daemonsMaps(stripped []byte) (types, pinned map[string]bool, err 
 // malformed, when deferred, returns a panic as an error. Parsers that are libraries can panic on malicious input.
 func malformed(err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("it is malformed: %v", r)
+		*err = problem.Errorf(problem.ObjectUnusual, "it is malformed: %v", r)
 	}
 }
 
@@ -278,7 +278,7 @@ func Describe(content []byte, kernel *Kernel) (*Description, error) {
 		machine = bigEndian
 	}
 	if o.ByteOrder != machine {
-		return nil, fmt.Errorf("it is %s-endian, but %s isn't", o.ByteOrder, runtime.GOARCH)
+		return nil, problem.Errorf(problem.ByteOrder, "it is %s-endian, but %s isn't", o.ByteOrder, runtime.GOARCH)
 	}
 	adapted, err := Adapt(stripped, kernel)
 	if err != nil {
@@ -292,7 +292,7 @@ func Describe(content []byte, kernel *Kernel) (*Description, error) {
 		facts.Adapted.Kernel = kernel.ID
 	}
 	for _, p := range o.Programs {
-		facts.Functions = append(facts.Functions, reader.Function{Name: p.Name, Section: p.Section, Unusable: adapted.Unusable[p.Name]})
+		facts.Functions = append(facts.Functions, reader.Function{Name: p.Name, Section: p.Section, Unusable: adapted.Unusable[p.Name], Problem: adapted.Problems[p.Name]})
 	}
 	for _, m := range o.Maps {
 		facts.Maps = append(facts.Maps, reader.Map{Name: m.Name, Type: m.Number, KeySize: m.KeySize, ValueSize: m.ValueSize, Pinned: m.PinnedByName})

@@ -537,9 +537,8 @@ func FuzzRead(f *testing.F) {
 		if err == nil {
 			for _, o := range []*Object{o, again} {
 				o.Needs = nil
-				for i := range o.Programs {
-					p := &o.Programs[i]
-					p.Needs, p.Unsupported = nil, unsupported(p.Section, p.Type)
+				for i, p := range o.Programs {
+					o.Programs[i] = programIn(p.Section, p.Name)
 				}
 			}
 		}
@@ -625,7 +624,7 @@ func TestProgramType(t *testing.T) {
 // An object without any program that bpfman can load has a problem. One with others beside it has none.
 func TestProblems(t *testing.T) {
 	program := func(section string) Program {
-		return Program{Name: "f", Section: section, Unsupported: unsupported(section, programType(section))}
+		return programIn(section, "f")
 	}
 	for section, fine := range map[string]bool{
 		"xdp": true, "classifier/ingress": true, "tracepoint/syscalls/sys_enter_kill": true, "uprobe.s": true, "tc": true, "xdp/f": true, "tcx/ingress": true,

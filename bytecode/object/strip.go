@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -50,7 +51,7 @@ func (f *file) strip() ([]byte, error) {
 		out = append(out, s.data...)
 		// Sections that overlap in the file don't overlap here.
 		if len(out) > reader.MaxObject {
-			return nil, fmt.Errorf("its sections have more than %d MiB", reader.MaxObject>>20)
+			return nil, problem.Errorf(problem.ObjectTooLarge, "its sections have more than %d MiB", reader.MaxObject>>20)
 		}
 	}
 	out = aligned(out, instructionSize)
@@ -64,7 +65,7 @@ func (f *file) strip() ([]byte, error) {
 		return nil, fmt.Errorf("write the ELF header: %w", err)
 	}
 	if len(out) > reader.MaxObject {
-		return nil, fmt.Errorf("its sections have more than %d MiB", reader.MaxObject>>20)
+		return nil, problem.Errorf(problem.ObjectTooLarge, "its sections have more than %d MiB", reader.MaxObject>>20)
 	}
 	return out, nil
 }
@@ -82,7 +83,7 @@ func (f *file) debug() (map[int]bool, error) {
 		}
 		const used = elf.SHF_ALLOC | elf.SHF_EXECINSTR | elf.SHF_WRITE | elf.SHF_GROUP
 		if elf.SectionType(s.Type) != elf.SHT_PROGBITS || s.flags()&used != 0 {
-			return nil, fmt.Errorf("its section %s isn't an ordinary debug section", plain.Quote(s.name))
+			return nil, problem.Errorf(problem.ObjectUnusual, "its section %s isn't an ordinary debug section", plain.Quote(s.name))
 		}
 		removed[i] = true
 	}
@@ -93,7 +94,7 @@ func (f *file) debug() (map[int]bool, error) {
 	}
 	for _, s := range f.sections {
 		if !debugName(s.name) && removed[int(s.Link)] && s.Link != 0 {
-			return nil, fmt.Errorf("its section %s depends on a debug section", plain.Quote(s.name))
+			return nil, problem.Errorf(problem.ObjectUnusual, "its section %s depends on a debug section", plain.Quote(s.name))
 		}
 	}
 	return removed, nil

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // dial connects to an address. It checks the address to which a name is resolved, so that
@@ -81,9 +83,9 @@ func allowed(address netip.Addr) error {
 		inner.Is4() && inner.As4()[0] == 0 || embedded.Contains(inner) || !inner.IsValid()
 	switch {
 	case slices.Contains(metadata, inner):
-		return &refusedError{fmt.Sprintf("leads to %s, which is an address of a cloud's metadata service", address)}
+		return &refusedError{problem.RegistryAddressLocal, fmt.Sprintf("leads to %s, which is an address of a cloud's metadata service", address)}
 	case special || own(inner):
-		return &refusedError{fmt.Sprintf("leads to %s, which is an address of this machine or its links", address)}
+		return &refusedError{problem.RegistryAddressLocal, fmt.Sprintf("leads to %s, which is an address of this machine or its links", address)}
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -122,7 +123,7 @@ func parse(image string) (*Repository, error) {
 func Digest(digest string) (v1.Hash, error) {
 	h, err := v1.NewHash(digest)
 	if err != nil {
-		return v1.Hash{}, errors.New("its digest is neither sha256 nor sha512")
+		return v1.Hash{}, problem.Errorf(problem.InvalidReference, "its digest is neither sha256 nor sha512")
 	}
 	return h, nil
 }

@@ -5,8 +5,8 @@ package registry
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // told converts an error for users. The result contains neither addresses, which can
@@ -27,6 +28,7 @@ func (r *Repository) told(err error) error {
 	var long *http.MaxBytesError
 	var unresolved *net.DNSError
 	var waited net.Error
+	var untrusted *tls.CertificateVerificationError
 	var carried *url.Error
 	switch {
 	case err == nil:
@@ -36,19 +38,27 @@ func (r *Repository) told(err error) error {
 	case errors.As(err, &long):
 		return ErrTooLarge
 	case errors.As(err, &refused):
-		return fmt.Errorf("registry %s %s", host, refused.text)
+		return problem.Errorf(refused.reason, "registry %s %s", host, refused.text)
 	case errors.As(err, &unresolved) && unresolved.IsNotFound:
-		return fmt.Errorf("registry %s: the name %s can't be resolved", host, plain.Text(unresolved.Name))
+		return problem.Errorf(problem.RegistryUnknown, "registry %s: the name %s can't be resolved", host, plain.Text(unresolved.Name))
 	case errors.As(err, &unresolved):
-		return fmt.Errorf("registry %s: the name server doesn't answer for %s", host, plain.Text(unresolved.Name))
+		return problem.Errorf(problem.RegistryUnknown, "registry %s: the name server doesn't answer for %s", host, plain.Text(unresolved.Name))
 	case errors.As(err, &waited) && waited.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("registry %s doesn't answer in time", host)
+		return problem.Errorf(problem.RegistryUnreachable, "registry %s doesn't answer in time", host)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("registry %s refuses connections", host)
+		return problem.Errorf(problem.RegistryUnreachable, "registry %s refuses connections", host)
+	case errors.As(err, &untrusted):
+		return problem.Errorf(problem.CertificateUntrusted, "registry %s has a certificate that isn't trusted: %s", host, plain.Text(untrusted.Err.Error()))
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return problem.Errorf(problem.RegistryWithoutTLS, "registry %s answers without TLS", host)
+	case errors.Is(err, syscall.EHOSTUNREACH):
+		return problem.Errorf(problem.RegistryUnreachable, "registry %s: the node has no route to it", host)
+	case errors.Is(err, syscall.ENETUNREACH):
+		return problem.Errorf(problem.RegistryUnreachable, "registry %s: the node can't reach its network", host)
 	case errors.As(err, &carried):
-		return fmt.Errorf("registry %s: %s", host, plain.Text(innermost(carried).Error()))
+		err = innermost(carried)
 	}
-	return fmt.Errorf("registry %s: %s", host, plain.Text(err.Error()))
+	return problem.Errorf(problem.Of(err), "registry %s: %s", host, plain.Text(err.Error()))
 }
 
 // status converts the status of a response.
@@ -59,15 +69,14 @@ func (r *Repository) status(status int) error {
 		return ErrAbsent
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if r.authenticated {
-			return fmt.Errorf("registry %s refuses the credentials (status %d %s)", host, status, http.StatusText(status))
+			return problem.Errorf(problem.CredentialsRefused, "registry %s refuses the credentials (status %d %s)", host, status, http.StatusText(status))
 		}
-		return &NeedsCredentialsError{fmt.Errorf("registry %s requires credentials (status %d %s)", host, status, http.StatusText(status))}
+		return &NeedsCredentialsError{problem.Errorf(problem.CredentialsRefused, "registry %s requires credentials (status %d %s)", host, status, http.StatusText(status))}
 	}
-	does := "answers with status %d %s"
+	err := problem.Errorf(problem.RegistryFails, "registry %s answers with status %d %s", host, status, http.StatusText(status))
 	if status == http.StatusTooManyRequests {
-		does = "limits the number of requests (status %d %s)"
+		err = problem.Errorf(problem.RegistryBusy, "registry %s limits the number of requests (status %d %s)", host, status, http.StatusText(status))
 	}
-	err := fmt.Errorf("registry %s "+does, host, status, http.StatusText(status))
 	if wait := time.Duration(r.wire.wait.Load()); isBusy(status) && wait > 0 {
 		return &BusyError{err, wait}
 	}

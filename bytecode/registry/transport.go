@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 const (
@@ -39,11 +41,14 @@ const (
 
 // errNoTLS means that the request itself isn't for https. The library also tries http for
 // hosts that seem local.
-var errNoTLS = errors.New("the connection doesn't use TLS")
+var errNoTLS = problem.Errorf(problem.RegistryWithoutTLS, "the connection doesn't use TLS")
 
 // refusedError means that a registry does something that this package doesn't accept. The
 // text continues a sentence about the registry.
-type refusedError struct{ text string }
+type refusedError struct {
+	reason problem.Reason
+	text   string
+}
 
 func (e *refusedError) Error() string { return "the registry " + e.text }
 
@@ -123,7 +128,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		_ = response.Body.Close() // it isn't read
 		if redirects == maxRedirects {
-			return nil, &refusedError{"redirects too often"}
+			return nil, &refusedError{problem.RegistryRedirects, "redirects too often"}
 		}
 		if request, err = redirected(request, location); err != nil {
 			return nil, err
@@ -158,9 +163,9 @@ func redirected(request *http.Request, location string) (*http.Request, error) {
 	target, err := request.URL.Parse(location)
 	switch {
 	case err != nil || target.Host == "":
-		return nil, &refusedError{"redirects to an invalid address"}
+		return nil, &refusedError{problem.RegistryRedirects, "redirects to an invalid address"}
 	case target.Scheme != "https":
-		return nil, &refusedError{"redirects to an address without TLS"}
+		return nil, &refusedError{problem.RegistryWithoutTLS, "redirects to an address without TLS"}
 	}
 	next := request.Clone(request.Context())
 	target.User, target.Fragment = nil, ""
@@ -226,7 +231,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	p.n += int64(n)
 	switch {
 	case p.slow.Load(): // first, as a canceled response can seem to be at its end
-		err = &refusedError{"is too slow"}
+		err = &refusedError{problem.RegistrySlow, "is too slow"}
 	case errors.Is(err, io.EOF):
 		p.timer.Stop()
 	case err == nil:

@@ -5,6 +5,7 @@ package registry
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
@@ -14,13 +15,16 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
@@ -282,6 +286,28 @@ func TestRetryAfterARedirect(t *testing.T) {
 	}
 }
 
+// Errors in Go's words name their problems too.
+func TestProblemsOfConnections(t *testing.T) {
+	r, err := parse("registry.example/acme/xdp:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wire = NewTransport(r.name.RegistryStr(), Options{})
+	for err, want := range map[error]problem.Reason{
+		&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}: problem.CertificateUntrusted,
+		http.ErrSchemeMismatch: problem.RegistryWithoutTLS,
+		errNoTLS:               problem.RegistryWithoutTLS,
+		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}: problem.RegistryUnreachable,
+		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENETUNREACH)}:  problem.RegistryUnreachable,
+		&refusedError{problem.RegistrySlow, "is too slow"}:                                 problem.RegistrySlow,
+		errors.New("unknown"): "",
+	} {
+		if got := problem.Of(r.told(&url.Error{Op: "Get", URL: "https://x/", Err: err})); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
 // Users are told what is wrong, without addresses and bodies.
 func TestTold(t *testing.T) {
 	r, err := parse("registry.example/acme/xdp:v1")
@@ -294,7 +320,7 @@ func TestTold(t *testing.T) {
 	for want, err := range map[string]error{
 		host + ": the name a\\u202eb can't be resolved":                        wrapped(&net.DNSError{Name: "a\u202eb", IsNotFound: true}),
 		host + ": the name server doesn't answer for a":                        wrapped(&net.DNSError{Name: "a", IsTimeout: true}),
-		host + " redirects too often":                                          wrapped(&refusedError{"redirects too often"}),
+		host + " redirects too often":                                          wrapped(&refusedError{problem.RegistryRedirects, "redirects too often"}),
 		host + " requires credentials (status 401 Unauthorized)":               &transport.Error{StatusCode: 401},
 		host + " limits the number of requests (status 429 Too Many Requests)": &transport.Error{StatusCode: 429},
 		host + " answers with status 500 Internal Server Error":                &transport.Error{StatusCode: 500},

@@ -22,6 +22,7 @@ import (
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -46,7 +47,7 @@ func NewAuthority(a reader.Authority) (*Authority, error) {
 	if a.TrustedRoot != "" {
 		var err error
 		if material, err = root.NewTrustedRootFromJSON([]byte(a.TrustedRoot)); err != nil {
-			return nil, fmt.Errorf("its trusted root can't be read: %w", err)
+			return nil, problem.Errorf(problem.TrustedRootUnusable, "its trusted root can't be read: %w", err)
 		}
 	}
 	if len(a.Identities) > 0 {
@@ -60,10 +61,10 @@ func NewAuthority(a reader.Authority) (*Authority, error) {
 // trusted root.
 func keyless(identities []reader.Identity, material *root.TrustedRoot) (*Authority, error) {
 	if material == nil || len(material.FulcioCertificateAuthorities()) == 0 {
-		return nil, errors.New("its trusted root has no certificate authority")
+		return nil, problem.Errorf(problem.TrustedRootUnusable, "its trusted root has no certificate authority")
 	}
 	if len(material.RekorLogs())+len(material.TimestampingAuthorities()) == 0 {
-		return nil, errors.New("its trusted root has neither a transparency log nor a timestamp authority, to prove when a certificate was used")
+		return nil, problem.Errorf(problem.TrustedRootUnusable, "its trusted root has neither a transparency log nor a timestamp authority, to prove when a certificate was used")
 	}
 	demanded := []verify.VerifierOption{verify.WithObserverTimestamps(1), verify.WithoutStatementPredicate()}
 	if len(material.RekorLogs()) > 0 {
@@ -74,13 +75,13 @@ func keyless(identities []reader.Identity, material *root.TrustedRoot) (*Authori
 	}
 	verifier, err := verify.NewVerifier(material, demanded...)
 	if err != nil {
-		return nil, fmt.Errorf("its trusted root can't be used: %w", err)
+		return nil, problem.Errorf(problem.TrustedRootUnusable, "its trusted root can't be used: %w", err)
 	}
 	w := way{verifier: verifier}
 	for _, i := range identities {
 		identity, err := verify.NewShortCertificateIdentity(i.Issuer, anchored(i.IssuerPattern), i.Subject, anchored(i.SubjectPattern))
 		if err != nil {
-			return nil, fmt.Errorf("its identity %s (%s) can't be used: %w", i.Subject+i.SubjectPattern, i.Issuer+i.IssuerPattern, err)
+			return nil, problem.Errorf(problem.TrustedRootUnusable, "its identity %s (%s) can't be used: %w", i.Subject+i.SubjectPattern, i.Issuer+i.IssuerPattern, err)
 		}
 		w.policy = append(w.policy, verify.WithCertificateIdentity(identity))
 	}
@@ -100,7 +101,7 @@ func byKeys(keys []string, material *root.TrustedRoot) (*Authority, error) {
 	for _, key := range keys {
 		public, err := cryptoutils.UnmarshalPEMToPublicKey([]byte(key))
 		if err != nil {
-			return nil, fmt.Errorf("its public key can't be read: %w", err)
+			return nil, problem.Errorf(problem.KeyUnusable, "its public key can't be read: %w", err)
 		}
 		fingerprint, err := fingerprint(public)
 		if err != nil {
@@ -108,7 +109,7 @@ func byKeys(keys []string, material *root.TrustedRoot) (*Authority, error) {
 		}
 		algorithms, err := algorithmsOf(public)
 		if err != nil {
-			return nil, fmt.Errorf("its public key %s can't be used: %w", fingerprint, err)
+			return nil, problem.Errorf(problem.KeyUnusable, "its public key %s can't be used: %w", fingerprint, err)
 		}
 		for _, algorithm := range algorithms {
 			verifiers, err := keyVerifiers(algorithm, material)
@@ -121,7 +122,7 @@ func byKeys(keys []string, material *root.TrustedRoot) (*Authority, error) {
 		}
 	}
 	if len(a.ways) == 0 {
-		return nil, errors.New("it has neither keys nor identities")
+		return nil, problem.Errorf(problem.AuthorityIncomplete, "it has neither keys nor identities")
 	}
 	return a, nil
 }
@@ -131,7 +132,7 @@ func byKeys(keys []string, material *root.TrustedRoot) (*Authority, error) {
 func fingerprint(public crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
-		return "", fmt.Errorf("its public key can't be used: %w", err)
+		return "", problem.Errorf(problem.KeyUnusable, "its public key can't be used: %w", err)
 	}
 	sum := sha256.Sum256(der)
 	return "SHA256:" + hex.EncodeToString(sum[:]), nil
@@ -171,14 +172,14 @@ func keyVerifiers(key signature.Verifier, material *root.TrustedRoot) ([]*verify
 			demands = append(demands, []verify.VerifierOption{verify.WithSignedTimestamps(1)})
 		}
 		if len(demands) == 0 {
-			return nil, errors.New("its trusted root has neither a transparency log nor a timestamp authority")
+			return nil, problem.Errorf(problem.TrustedRootUnusable, "its trusted root has neither a transparency log nor a timestamp authority")
 		}
 	}
 	var verifiers []*verify.Verifier
 	for _, demand := range demands {
 		v, err := verify.NewVerifier(keyed, append(demand, verify.WithoutStatementPredicate())...)
 		if err != nil {
-			return nil, fmt.Errorf("its key can't be used: %w", err)
+			return nil, problem.Errorf(problem.KeyUnusable, "its key can't be used: %w", err)
 		}
 		verifiers = append(verifiers, v)
 	}

@@ -12,19 +12,19 @@ import (
 func TestFor(t *testing.T) {
 	reason := func(c v1alpha1.BpfProgramConditionType) string { return c.Condition().Reason }
 	notLoaded := reason(v1alpha1.BpfProgCondNotLoaded)
-	for name, c := range map[string]struct{ named, reason, message, want string }{
-		"an interface":        {"NoSuchInterface", notLoaded, "attach to eth7 ingress: the node has no interface eth7", "the program is attached once the interface appears: wait for it, or correct `interfaceselector`"},
-		"another message":     {"VerifierRefused", notLoaded, "image x: it has no such manifest for linux/amd64", "correct the line of the source that the message names. `kubectl bpfman why` prints the verifier's log, in which the lines before `stack depth` say more"},
-		"a registry":          {"", notLoaded, "image x: registry r has no such image", "the registry has no image with this name and tag or digest: correct `bytecode.image.url`, or push the image"},
-		"of an older agent":   {"", notLoaded, "attach to eth7 ingress: the node has no interface eth7", "loading or attaching failed: correct what the message names at its end. The agent retries"},
-		"of a newer agent":    {"OfTheFuture", notLoaded, "something that nobody has met", "loading or attaching failed: correct what the message names at its end. The agent retries"},
-		"a map owner":         {"", reason(v1alpha1.BpfProgCondMapOwnerNotFound), "BpfProgram map owner not found", "no program matches `mapownerselector` on this node, or several do; the message names them"},
-		"no containers":       {"", reason(v1alpha1.BpfProgCondNoContainersOnNode), "", "nothing, if no container should match; otherwise correct the labels in `containers`"},
-		"all is well":         {"", reason(v1alpha1.BpfProgCondLoaded), "Successfully loaded bpfProgram", ""},
-		"a type of conflicts": {"", v1alpha1.BpfNodeUnownedProgram, "", "find out who loaded the program: see UnownedProgram"},
-		"no reason":           {"", "", "something that nobody has met", ""},
+	for name, c := range map[string]struct{ named, reason, want string }{
+		"an interface":        {"NoSuchInterface", notLoaded, "the program is attached once the interface appears: wait for it, or correct `interfaceselector`"},
+		"another message":     {"VerifierRefused", notLoaded, "correct the line of the source that the message names. `kubectl bpfman why` prints the verifier's log, in which the lines before `stack depth` say more"},
+		"a registry":          {"NoSuchImage", notLoaded, "the registry has no image with this name and tag or digest: correct `bytecode.image.url`, or push the image"},
+		"of an older agent":   {"", notLoaded, "loading or attaching failed: correct what the message names at its end. The agent retries"},
+		"of a newer agent":    {"OfTheFuture", notLoaded, "loading or attaching failed: correct what the message names at its end. The agent retries"},
+		"a map owner":         {"", reason(v1alpha1.BpfProgCondMapOwnerNotFound), "no program matches `mapownerselector` on this node, or several do; the message names them"},
+		"no containers":       {"", reason(v1alpha1.BpfProgCondNoContainersOnNode), "nothing, if no container should match; otherwise correct the labels in `containers`"},
+		"all is well":         {"", reason(v1alpha1.BpfProgCondLoaded), ""},
+		"a type of conflicts": {"", v1alpha1.BpfNodeUnownedProgram, "find out who loaded the program: see UnownedProgram"},
+		"no reason":           {"", "", ""},
 	} {
-		if got := For(c.named, c.reason, c.message); got != c.want {
+		if got := For(c.named, c.reason); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -36,7 +36,7 @@ func TestReasonsAreKnown(t *testing.T) {
 		v1alpha1.BpfProgCondNotUnloaded, v1alpha1.BpfProgCondMapOwnerNotFound, v1alpha1.BpfProgCondMapOwnerNotLoaded,
 		v1alpha1.BpfProgCondBytecodeSelectorError, v1alpha1.BpfProgCondNoContainersOnNode, v1alpha1.BpfProgCondNoInterfacesOnNode,
 	} {
-		if For("", c.Condition().Reason, "") == "" {
+		if For("", c.Condition().Reason) == "" {
 			t.Errorf("nothing is known of %s", c)
 		}
 	}

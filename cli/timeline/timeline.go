@@ -9,6 +9,7 @@ package timeline
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -83,6 +84,33 @@ func In(revisions []Revision, generation int64) int {
 		}
 	}
 	return found
+}
+
+// Count returns on how many nodes each revision runs, and on how many it failed.
+func Count(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.ProgramObject) (running, failed []int) {
+	type nodes = map[string]bool
+	runs, fails := make([]nodes, len(revisions)), make([]nodes, len(revisions))
+	for i := range revisions {
+		runs[i], fails[i] = nodes{}, nodes{}
+	}
+	for _, report := range reports {
+		status := report.GetStatus()
+		i := In(revisions, status.OwnerGeneration)
+		if i < 0 || len(status.Conditions) == 0 || !metav1.IsControlledBy(report, object) {
+			continue
+		}
+		switch condition := v1alpha1.BpfProgramConditionType(status.Conditions[0].Type); {
+		case condition.Failed():
+			fails[i][status.Node] = true
+		case condition != v1alpha1.BpfProgCondNone:
+			runs[i][status.Node] = true
+		}
+	}
+	for i := range revisions {
+		maps.DeleteFunc(runs[i], func(node string, _ bool) bool { return fails[i][node] })
+		running, failed = append(running, len(runs[i])), append(failed, len(fails[i]))
+	}
+	return running, failed
 }
 
 // inOrder returns the revisions by number. One that has returned has a new number and its former time. When it returned isn't

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bpfman/bpfman-operator/cli/cluster"
-	"github.com/bpfman/bpfman-operator/cli/remedy"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Problems returns the problems of the components, with their solutions: an operator that doesn't run, without which
@@ -21,11 +21,12 @@ func Problems(c cluster.Components) []string {
 			c.Namespace+" describe deployment bpfman-operator, and see its replicas, its Events, and those of its pods")
 	}
 	for line := range strings.Lines(c.Found) {
-		problem := strings.TrimSpace(line)
-		if todo := remedy.For("", "", problem); todo != "" {
-			problem += ". To do: " + todo
+		found := strings.TrimSpace(line)
+		named, rest, _ := strings.Cut(found, ": ")
+		if todo := problem.ToDo(problem.Reason(named)); todo != "" {
+			found = rest + ". To do: " + todo
 		}
-		problems = append(problems, problem)
+		problems = append(problems, found)
 	}
 	return problems
 }

@@ -69,7 +69,7 @@ func Explain(f Facts) (Page, error) {
 	for _, c := range f.Conflicts {
 		if node := nodes[c.Node]; node != nil {
 			node.Conflicts = append(node.Conflicts, c.Type+": "+c.Message)
-			node.suggest(remedy.For("", c.Type, ""))
+			node.suggest(remedy.For("", c.Type))
 		}
 	}
 	for _, m := range f.Stale {
@@ -240,7 +240,7 @@ func solution(named, reason, message string) string {
 		}
 	default:
 	}
-	return remedy.For(named, reason, message)
+	return remedy.For(named, reason)
 }
 
 func (n *Node) suggest(solution string) {

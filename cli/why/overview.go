@@ -66,7 +66,7 @@ func BriefOf(kind string, o v1alpha1.UserObject, conflicts []Conflict) Brief {
 	}
 	for _, c := range conflicts {
 		b.Conflicts = append(b.Conflicts, fmt.Sprintf("%s on node %s: %s", c.Type, c.Node, c.Message))
-		b.Remedy = cmp.Or(b.Remedy, remedy.For("", c.Type, ""))
+		b.Remedy = cmp.Or(b.Remedy, remedy.For("", c.Type))
 	}
 	return b
 }
@@ -86,13 +86,13 @@ func stateOf(first metav1.Condition, nodes *v1alpha1.NodeCounts) State {
 	}
 }
 
-// BriefOfPolicy returns the state of a policy, by its condition Ready.
-func BriefOfPolicy(kind, name string, conditions []metav1.Condition) Brief {
+// BriefOfPolicy returns the state of a policy, by its condition Ready and the problem that its status names.
+func BriefOfPolicy(kind, name string, conditions []metav1.Condition, named string) Brief {
 	b := Brief{Kind: kind, Name: name, State: NotReported}
 	if c := meta.FindStatusCondition(conditions, string(v1alpha1.Ready)); c != nil {
 		b.State = Attached
 		if c.Status != metav1.ConditionTrue {
-			b.State, b.Message, b.Remedy = Failed, c.Message, remedy.For("", c.Reason, c.Message)
+			b.State, b.Message, b.Remedy = Failed, c.Message, remedy.For(named, c.Reason)
 		}
 	}
 	return b

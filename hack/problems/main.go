@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/cli/remedy"
@@ -80,7 +79,7 @@ func (said messages) tables() string {
 		fmt.Fprintf(&out, "### %s\n\n| problem | message has | cause and remedy |\n|---|---|---|\n", section.Title)
 		for _, row := range section.Rows {
 			var quoted []string
-			for _, message := range slices.Concat(said[row.Reason], row.Messages) {
+			for _, message := range said[row.Reason] {
 				quoted = append(quoted, quote(message))
 			}
 			fmt.Fprintf(&out, "| %s | %s | %s |\n", row.Reason, strings.Join(quoted, ", "), linked(row.ToDo, row.Links))

@@ -5,12 +5,14 @@ package policy
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -22,12 +24,14 @@ const mostReasons = 8
 func (e Evaluation) Decide(answer *reader.Answer) []v1alpha1.BpfProgramPolicy {
 	out := make([]v1alpha1.BpfProgramPolicy, 0, len(e.parts))
 	for _, p := range e.parts {
-		violations, unknown := p.violations, ""
+		violations, unknown := p.violations, error(nil)
 		if !e.subject.Image.IsFile() {
 			for _, r := range p.rules {
 				found, untold := r.verified(p.Policy, e.subject.Image, answer)
 				violations = slices.Concat(violations, found)
-				unknown = cmp.Or(unknown, untold)
+				if unknown == nil {
+					unknown = untold
+				}
 			}
 		}
 		out = append(out, p.verdict(violations, unknown))
@@ -35,12 +39,16 @@ func (e Evaluation) Decide(answer *reader.Answer) []v1alpha1.BpfProgramPolicy {
 	return out
 }
 
-func (p part) verdict(violations []string, unknown string) v1alpha1.BpfProgramPolicy {
+func (p part) verdict(violations []error, unknown error) v1alpha1.BpfProgramPolicy {
 	v := v1alpha1.BpfProgramPolicy{Name: p.Name, Generation: p.Generation, Verdict: v1alpha1.VerdictAllowed}
-	if len(violations) == 0 && unknown == "" {
+	why := violations
+	if len(why) == 0 && unknown != nil {
+		why = []error{unknown}
+	}
+	if len(why) == 0 {
 		return v
 	}
-	v.Message = list(violations)
+	v.Message, v.Problem = list(why), string(problem.Of(why[0]))
 	switch {
 	case p.warn:
 		v.Verdict = v1alpha1.VerdictWarned
@@ -49,44 +57,46 @@ func (p part) verdict(violations []string, unknown string) v1alpha1.BpfProgramPo
 	default:
 		v.Verdict = v1alpha1.VerdictUnknown
 	}
-	if len(violations) == 0 {
-		v.Message = unknown
-	}
 	return v
 }
 
 // verified returns the violations that the answer shows. If the answer doesn't show
 // whether there are any, unknown is the reason.
-func (r *rule) verified(p *Policy, image Image, answer *reader.Answer) (violations []string, unknown string) {
+func (r *rule) verified(p *Policy, image Image, answer *reader.Answer) (violations []error, unknown error) {
 	if len(r.signedBy)+len(r.attestations) == 0 && !r.limits.bytecode() {
-		return nil, ""
+		return nil, nil
 	}
 	switch {
 	case answer == nil:
-		return nil, r.says("image %s hasn't been verified yet", image)
+		return nil, r.says(problem.NotVerifiedYet, "image %s hasn't been verified yet", image)
 	case answer.Error != "":
-		return nil, r.says("image %s can't be verified: %s", image, answer.Error)
+		return nil, r.says(answer.Problem, "image %s can't be verified: %s", image, answer.Error)
 	}
 	need := func(what string, authorities []string, findings []reader.Finding, predicateType string) {
-		var reasons []string
-		untold := ""
+		var reasons []error
+		var untold error
 		for _, authority := range authorities {
 			i := slices.IndexFunc(findings, func(f reader.Finding) bool {
 				return f.Authority == p.Name+"/"+authority && f.PredicateType == predicateType
 			})
 			switch {
 			case i < 0:
-				untold = r.says("image %s: there is no result for authority %s", image, authority)
+				untold = r.says(problem.NotVerifiedYet, "image %s: there is no result for authority %s", image, authority)
 			case findings[i].Signer != "":
 				return
 			default:
-				reasons = append(reasons, authority+": "+cmp.Or(findings[i].Reason, "no signature"))
+				f := findings[i]
+				reasons = append(reasons, problem.Errorf(f.Problem, "%s: %s", authority, cmp.Or(f.Reason, "no signature")))
 			}
 		}
-		if untold != "" {
+		if untold != nil {
 			unknown = untold
 		} else if len(authorities) > 0 {
-			violations = append(violations, r.says("image %s has no %s (%s)", image, what, list(reasons)))
+			violation := r.says(problem.NotSigned, "image %s has no %s (%s)", image, what, list(reasons))
+			if named := problem.Of(errors.Join(reasons...)); named != "" {
+				violation = &problem.Error{Reason: named, Err: violation}
+			}
+			violations = append(violations, violation)
 		}
 	}
 	need("signature of "+strings.Join(r.signedBy, " or "), r.signedBy, answer.Signatures, "")
@@ -94,7 +104,7 @@ func (r *rule) verified(p *Policy, image Image, answer *reader.Answer) (violatio
 		need(fmt.Sprintf("attestation %s of %s", a.PredicateType, strings.Join(a.SignedBy, " or ")), a.SignedBy, answer.Attestations, a.PredicateType)
 	}
 	for _, violation := range r.limits.uses(answer) {
-		violations = append(violations, r.says("%s", violation))
+		violations = append(violations, r.says(problem.Of(violation), "%w", violation))
 	}
 	return violations, unknown
 }
@@ -106,14 +116,14 @@ func (r *rule) verified(p *Policy, image Image, answer *reader.Answer) (violatio
 func (e Evaluation) Hook(h Hook) []v1alpha1.BpfProgramPolicy {
 	var out []v1alpha1.BpfProgramPolicy
 	for _, p := range e.parts {
-		var violations []string
+		var violations []error
 		for _, r := range p.rules {
 			for _, violation := range r.limits.hook(h) {
-				violations = append(violations, r.says("%s", violation))
+				violations = append(violations, r.says(problem.Of(violation), "%w", violation))
 			}
 		}
 		if len(violations) > 0 {
-			out = append(out, p.verdict(violations, ""))
+			out = append(out, p.verdict(violations, nil))
 		}
 	}
 	return out
@@ -134,21 +144,24 @@ func (e Evaluation) Unloads(verdicts []v1alpha1.BpfProgramPolicy) bool {
 var severity = []v1alpha1.PolicyVerdict{v1alpha1.VerdictAllowed, v1alpha1.VerdictWarned, v1alpha1.VerdictUnknown, v1alpha1.VerdictDenied}
 
 // Sum combines the verdicts of several policies. It returns the most severe verdict, and
-// the reasons with the policies' names. Without policies, the verdict is Allowed.
-func Sum(verdicts []v1alpha1.BpfProgramPolicy) (v1alpha1.PolicyVerdict, string) {
+// the reasons with the policies' names, which are nil for Allowed. Without policies, the verdict is Allowed.
+func Sum(verdicts []v1alpha1.BpfProgramPolicy) (v1alpha1.PolicyVerdict, error) {
 	worst := v1alpha1.VerdictAllowed
 	for _, v := range verdicts {
 		if slices.Index(severity, v.Verdict) > slices.Index(severity, worst) {
 			worst = v.Verdict
 		}
 	}
-	var messages []string
+	if worst == v1alpha1.VerdictAllowed {
+		return worst, nil
+	}
+	var reasons []error
 	for _, v := range verdicts {
-		if v.Verdict == worst && worst != v1alpha1.VerdictAllowed {
-			messages = append(messages, "policy "+v.Name+": "+v.Message)
+		if v.Verdict == worst {
+			reasons = append(reasons, problem.Errorf(problem.Reason(v.Problem), "policy %s: %s", v.Name, v.Message))
 		}
 	}
-	return worst, list(messages)
+	return worst, problem.Errorf(problem.Of(errors.Join(reasons...)), "%s", list(reasons))
 }
 
 // Loads reports whether bytecode with this verdict is loaded.
@@ -157,11 +170,15 @@ func Loads(v v1alpha1.PolicyVerdict) bool {
 }
 
 // list joins the first reasons, and counts the others.
-func list(reasons []string) string {
-	if more := len(reasons) - mostReasons; more > 0 {
-		return strings.Join(reasons[:mostReasons], "; ") + fmt.Sprintf("; and %d more", more)
+func list(reasons []error) string {
+	var texts []string
+	for _, reason := range reasons[:min(len(reasons), mostReasons)] {
+		texts = append(texts, reason.Error())
 	}
-	return strings.Join(reasons, "; ")
+	if more := len(reasons) - mostReasons; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

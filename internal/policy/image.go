@@ -4,12 +4,11 @@
 package policy
 
 import (
-	"errors"
-	"fmt"
 	"path"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -29,23 +28,23 @@ type Image struct {
 func ParseImage(b v1alpha1.BytecodeSelector) (Image, error) {
 	switch {
 	case b.Image != nil && b.Image.Url == "":
-		return Image{}, errors.New("bytecode.image.url is empty")
+		return Image{}, problem.Errorf(problem.NoBytecode, "bytecode.image.url is empty")
 	case b.Image != nil:
 		return parseReference(b.Image.Url)
 	case b.Path != nil && *b.Path == "":
-		return Image{}, errors.New("bytecode.path is empty")
+		return Image{}, problem.Errorf(problem.NoBytecode, "bytecode.path is empty")
 	case b.Path != nil && !path.IsAbs(*b.Path):
-		return Image{}, fmt.Errorf("bytecode.path %q isn't absolute", *b.Path)
+		return Image{}, problem.Errorf(problem.NoBytecode, "bytecode.path %q isn't absolute", *b.Path)
 	case b.Path != nil:
 		return Image{reader.Reference{Repository: filePrefix + path.Clean(*b.Path)[1:]}}, nil
 	}
-	return Image{}, errors.New("bytecode has neither an image nor a path")
+	return Image{}, problem.Errorf(problem.NoBytecode, "bytecode has neither an image nor a path")
 }
 
 func parseReference(url string) (Image, error) {
 	parsed, err := reader.ParseReference(url)
 	if err != nil {
-		return Image{}, fmt.Errorf("bytecode.image.url %q: %w", url, err)
+		return Image{}, problem.Errorf(problem.InvalidReference, "bytecode.image.url %q: %w", url, err)
 	}
 	return Image{parsed}, nil
 }

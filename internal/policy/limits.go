@@ -5,11 +5,11 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -51,43 +51,43 @@ func compileNameLimits(l *v1alpha1.NameLimits) *nameLimits {
 func (l limits) bytecode() bool { return l.helpers != nil || l.mapTypes != nil }
 
 // violations returns the limits that the object's own description of a program violates.
-func (l limits) violations(p Program) []string {
-	var out []string
+func (l limits) violations(p Program) []error {
+	var out []error
 	if len(l.types) > 0 && !slices.Contains(l.types, p.Type) {
-		out = append(out, fmt.Sprintf("programs of type %s aren't allowed", p.Type))
+		out = append(out, problem.Errorf(problem.LimitExceeded, "programs of type %s aren't allowed", p.Type))
 	}
 	for _, h := range p.Hooks {
 		out = append(out, l.hook(h)...)
 	}
 	if r := l.priority; r != nil && p.Priority != nil {
 		if r.Min != nil && *p.Priority < *r.Min {
-			out = append(out, fmt.Sprintf("priority %d is lower than %d", *p.Priority, *r.Min))
+			out = append(out, problem.Errorf(problem.LimitExceeded, "priority %d is lower than %d", *p.Priority, *r.Min))
 		}
 		if r.Max != nil && *p.Priority > *r.Max {
-			out = append(out, fmt.Sprintf("priority %d is higher than %d", *p.Priority, *r.Max))
+			out = append(out, problem.Errorf(problem.LimitExceeded, "priority %d is higher than %d", *p.Priority, *r.Max))
 		}
 	}
 	return out
 }
 
 // hook returns the reasons why a hook isn't allowed, or nothing if it is allowed.
-func (l limits) hook(h Hook) []string {
+func (l limits) hook(h Hook) []error {
 	patterns, limited := l.hooks[h.Type]
 	if !limited {
 		return nil
 	}
-	var out []string
-	if problem := h.Problem(); problem != "" {
-		out = append(out, fmt.Sprintf("%s %q isn't allowed, because %s", h.Type, h.Name, problem))
+	var out []error
+	if why := h.Problem(); why != "" {
+		out = append(out, problem.Errorf(problem.LimitExceeded, "%s %q isn't allowed, because %s", h.Type, h.Name, why))
 	} else if !patterns.match(h.Name) {
-		out = append(out, fmt.Sprintf("%s %q isn't allowed", h.Type, h.Name))
+		out = append(out, problem.Errorf(problem.LimitExceeded, "%s %q isn't allowed", h.Type, h.Name))
 	}
 	if h.Type == Function && h.Offset {
-		out = append(out, fmt.Sprintf("an offset from function %q isn't allowed, because it can lead into another function", h.Name))
+		out = append(out, problem.Errorf(problem.LimitExceeded, "an offset from function %q isn't allowed, because it can lead into another function", h.Name))
 	}
 	// A path with such parts can match a pattern by its beginning, and lead elsewhere.
 	if h.Type == Target && wanders(h.Name) {
-		out = append(out, fmt.Sprintf("target %q isn't allowed, because its path has empty parts, . or ..", h.Name))
+		out = append(out, problem.Errorf(problem.LimitExceeded, "target %q isn't allowed, because its path has empty parts, . or ..", h.Name))
 	}
 	return out
 }
@@ -103,20 +103,20 @@ func (l *nameLimits) unallowed(found []string) []string {
 }
 
 // uses returns the limits that the helpers and map types of the bytecode violate.
-func (l limits) uses(answer *reader.Answer) []string {
+func (l limits) uses(answer *reader.Answer) []error {
 	if !l.bytecode() {
 		return nil
 	}
 	object := cmp.Or(answer.Object, &reader.Object{Unknown: "it hasn't been read"})
 	if object.Unknown != "" {
-		return []string{"the helpers and map types of the bytecode can't be determined: " + object.Unknown}
+		return []error{problem.Errorf(problem.LimitsNotCheckable, "the helpers and map types of the bytecode can't be determined: %s", object.Unknown)}
 	}
-	var out []string
+	var out []error
 	if names := l.helpers.unallowed(object.Helpers); len(names) > 0 {
-		out = append(out, "the bytecode calls helpers that aren't allowed: "+strings.Join(names, ", "))
+		out = append(out, problem.Errorf(problem.LimitExceeded, "the bytecode calls helpers that aren't allowed: %s", strings.Join(names, ", ")))
 	}
 	if names := l.mapTypes.unallowed(object.MapTypes); len(names) > 0 {
-		out = append(out, "the bytecode has maps of types that aren't allowed: "+strings.Join(names, ", "))
+		out = append(out, problem.Errorf(problem.LimitExceeded, "the bytecode has maps of types that aren't allowed: %s", strings.Join(names, ", ")))
 	}
 	return out
 }

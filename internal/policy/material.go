@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // The default items of a reference that doesn't name an item.
@@ -113,12 +114,12 @@ func read(a *v1alpha1.BytecodeAuthority, from Reader) (Material, error) {
 	var err error
 	switch {
 	case a.Key == nil && a.Keyless == nil:
-		return m, errors.New("it has neither key nor keyless")
+		return m, problem.Errorf(problem.AuthorityIncomplete, "it has neither key nor keyless")
 	case a.Key != nil && a.Key.Secret != nil:
 		m.Keys, err = secretKeys(*a.Key.Secret, from)
 	case a.Key != nil:
 		if m.Keys, err = parseKeys([]byte(a.Key.PEM)); err != nil {
-			err = fmt.Errorf("key.pem: %w", err)
+			err = problem.Errorf(problem.KeyUnusable, "key.pem: %w", err)
 		}
 	}
 	if err != nil {
@@ -149,16 +150,16 @@ func secretKeys(ref v1alpha1.AuthorityReference, from Reader) ([]string, error) 
 	if ref.Key == "" {
 		items = slices.DeleteFunc(slices.Sorted(maps.Keys(data)), func(item string) bool { return !strings.HasSuffix(item, publicKeySuffix) })
 	} else if _, found := data[ref.Key]; !found {
-		return nil, fmt.Errorf("no key %s in Secret %s", ref.Key, ref.Name)
+		return nil, problem.Errorf(problem.KeyUnusable, "no key %s in Secret %s", ref.Key, ref.Name)
 	}
 	if len(items) == 0 {
-		return nil, fmt.Errorf("no key whose name ends in %s in Secret %s", publicKeySuffix, ref.Name)
+		return nil, problem.Errorf(problem.KeyUnusable, "no key whose name ends in %s in Secret %s", publicKeySuffix, ref.Name)
 	}
 	var keys []string
 	for _, item := range items {
 		found, err := parseKeys(data[item])
 		if err != nil {
-			return nil, fmt.Errorf("key %s of Secret %s: %w", item, ref.Name, err)
+			return nil, problem.Errorf(problem.KeyUnusable, "key %s of Secret %s: %w", item, ref.Name, err)
 		}
 		keys = append(keys, found...)
 	}
@@ -197,14 +198,14 @@ func readTrustedRoot(ref v1alpha1.AuthorityReference, from Reader) (string, erro
 	item := cmp.Or(ref.Key, trustedRootsItem)
 	root, found := data[item]
 	if !found {
-		return "", fmt.Errorf("no key %s in ConfigMap %s", item, ref.Name)
+		return "", problem.Errorf(problem.TrustedRootUnusable, "no key %s in ConfigMap %s", item, ref.Name)
 	}
 	var object map[string]any
 	if err := json.Unmarshal([]byte(root), &object); err != nil {
-		return "", fmt.Errorf("key %s of ConfigMap %s isn't a trusted root in JSON: %w", item, ref.Name, err)
+		return "", problem.Errorf(problem.TrustedRootUnusable, "key %s of ConfigMap %s isn't a trusted root in JSON: %w", item, ref.Name, err)
 	}
 	if len(object) == 0 {
-		return "", fmt.Errorf("key %s of ConfigMap %s is an empty trusted root", item, ref.Name)
+		return "", problem.Errorf(problem.TrustedRootUnusable, "key %s of ConfigMap %s is an empty trusted root", item, ref.Name)
 	}
 	return root, nil
 }

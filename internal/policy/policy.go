@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/internal/undecodable"
 )
@@ -34,7 +35,7 @@ type Policy struct {
 	Generation int64
 
 	warn, unload bool
-	problems     []string
+	problems     []error
 
 	kinds       []string
 	namespaces  names // nil selects all namespaces, and cluster-scoped objects
@@ -70,7 +71,7 @@ func Compile(object *v1alpha1.BytecodePolicy, material map[string]Material) *Pol
 		authorities: map[string]reader.Authority{},
 	}
 	if reason := undecodable.Reason(object); reason != "" {
-		p.problem("%s: %s", unreadable, reason) // and what it matches isn't known
+		p.problems = append(p.problems, unreadable(reason)) // and what it matches isn't known
 	}
 	if len(spec.Match.Namespaces) > 0 {
 		p.namespaces = compileNames(spec.Match.Namespaces)
@@ -78,7 +79,7 @@ func Compile(object *v1alpha1.BytecodePolicy, material map[string]Material) *Pol
 	if spec.Match.NodeSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(spec.Match.NodeSelector)
 		if err != nil {
-			p.problem("match.nodeSelector: %v", err)
+			p.problem(problem.PolicySelectorInvalid, "match.nodeSelector: %v", err)
 		} else {
 			p.node = selector
 		}
@@ -93,20 +94,22 @@ func Compile(object *v1alpha1.BytecodePolicy, material map[string]Material) *Pol
 }
 
 // unreadable is what is wrong with a policy that can't be decoded.
-const unreadable = "the policy can't be read"
+func unreadable(reason string) error {
+	return problem.Errorf(problem.PolicyUnreadable, "the policy can't be read: %s", reason)
+}
 
-func (p *Policy) problem(format string, args ...any) {
-	p.problems = append(p.problems, fmt.Sprintf(format, args...))
+func (p *Policy) problem(reason problem.Reason, format string, args ...any) {
+	p.problems = append(p.problems, problem.Errorf(reason, format, args...))
 }
 
 func (p *Policy) addAuthority(a *v1alpha1.BytecodeAuthority, material map[string]Material) {
 	m, found := material[a.Name]
 	if !found {
-		p.problem("authority %q: its keys and trusted root haven't been read", a.Name)
+		p.problem(problem.AuthorityNotRead, "authority %q: its keys and trusted root haven't been read", a.Name)
 		return
 	}
 	if m.Err != nil {
-		p.problem("authority %q: %v", a.Name, m.Err)
+		p.problem(problem.Of(m.Err), "authority %q: %v", a.Name, m.Err)
 		return
 	}
 	out := reader.Authority{Name: p.Name + "/" + a.Name, Keys: m.Keys, TrustedRoot: m.TrustedRoot}
@@ -117,12 +120,12 @@ func (p *Policy) addAuthority(a *v1alpha1.BytecodeAuthority, material map[string
 				Subject: identity.Subject, SubjectPattern: p.anchored(a.Name, i, "subjectPattern", identity.SubjectPattern),
 			})
 			if identity.Issuer == "" && identity.IssuerPattern == "" || identity.Subject == "" && identity.SubjectPattern == "" {
-				p.problem("authority %q: identities[%d] lacks an issuer or a subject", a.Name, i)
+				p.problem(problem.AuthorityIncomplete, "authority %q: identities[%d] lacks an issuer or a subject", a.Name, i)
 			}
 		}
 	}
 	if len(out.Keys) == 0 && len(out.Identities) == 0 {
-		p.problem("authority %q has neither a key nor an identity", a.Name)
+		p.problem(problem.AuthorityIncomplete, "authority %q has neither a key nor an identity", a.Name)
 	}
 	p.authorities[a.Name] = out
 }
@@ -135,7 +138,7 @@ func (p *Policy) anchored(authority string, identity int, field, pattern string)
 		return ""
 	}
 	if _, err := regexp.Compile(pattern); err != nil {
-		p.problem("authority %q: identities[%d].%s: %v", authority, identity, field, err)
+		p.problem(problem.IdentityInvalid, "authority %q: identities[%d].%s: %v", authority, identity, field, err)
 	}
 	return `\A(?:` + pattern + `)\z`
 }
@@ -149,26 +152,26 @@ func (p *Policy) addRule(r *v1alpha1.BytecodeRule) {
 		out.limits = compileLimits(r.Limits)
 	}
 	if len(r.Images) == 0 {
-		p.problem("rule %s: images is empty", r.Name)
+		p.problem(problem.RuleIncomplete, "rule %s: images is empty", r.Name)
 	}
 	named := slices.Clone(r.SignedBy)
 	for _, a := range r.Attestations {
 		if len(a.SignedBy) == 0 {
-			p.problem("rule %s: signedBy of attestation %s is empty", r.Name, a.PredicateType)
+			p.problem(problem.RuleIncomplete, "rule %s: signedBy of attestation %s is empty", r.Name, a.PredicateType)
 		}
 		named = append(named, a.SignedBy...)
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(named))) {
-		known := slices.ContainsFunc(p.problems, func(problem string) bool { return strings.HasPrefix(problem, fmt.Sprintf("authority %q", name)) })
+		known := slices.ContainsFunc(p.problems, func(known error) bool { return strings.HasPrefix(known.Error(), fmt.Sprintf("authority %q", name)) })
 		if _, found := p.authorities[name]; !found && !known {
-			p.problem("rule %s: authority %q doesn't exist", r.Name, name)
+			p.problem(problem.NoSuchAuthority, "rule %s: authority %q doesn't exist", r.Name, name)
 		}
 	}
 	p.rules = append(p.rules, out)
 }
 
 // Problems returns what is wrong with the policy, if anything.
-func (p *Policy) Problems() []string { return p.problems }
+func (p *Policy) Problems() []error { return p.problems }
 
 // Matches reports whether the policy applies to a subject. Even so, it can have no rule
 // that matches the image.
@@ -194,7 +197,7 @@ type Evaluation struct {
 type part struct {
 	*Policy
 	rules      []*rule // the rules that match the image
-	violations []string
+	violations []error
 }
 
 // Evaluate finds the policies that match a subject, in the order of their names, and the
@@ -213,13 +216,13 @@ func Evaluate(policies []*Policy, s Subject) Evaluation {
 func (p *Policy) evaluate(s Subject) part {
 	out := part{Policy: p}
 	if len(p.problems) > 0 {
-		out.violations = []string{"the policy is invalid, and denies everything that it matches: " + list(p.problems)}
+		out.violations = []error{problem.Errorf(problem.Of(p.problems[0]), "the policy is invalid, and denies everything that it matches: %s", list(p.problems))}
 		return out
 	}
 	if s.ImageError != nil {
 		// It isn't known which rules match the image.
 		if len(p.rules) > 0 || p.unmatched {
-			out.violations = []string{s.ImageError.Error()}
+			out.violations = []error{s.ImageError}
 		}
 		return out
 	}
@@ -231,38 +234,38 @@ func (p *Policy) evaluate(s Subject) part {
 		}
 	}
 	if len(out.rules) == 0 && p.unmatched {
-		out.violations = []string{fmt.Sprintf("no rule matches image %s, and unmatchedImages is deny", s.Image)}
+		out.violations = []error{problem.Errorf(problem.NoRuleMatches, "no rule matches image %s, and unmatchedImages is deny", s.Image)}
 	}
 	return out
 }
 
 // violations returns the violations that are visible in the object itself.
-func (r *rule) violations(s Subject) []string {
+func (r *rule) violations(s Subject) []error {
 	if r.deny {
-		return []string{r.says("image %s is denied", s.Image)}
+		return []error{r.says(problem.ImageDenied, "image %s is denied", s.Image)}
 	}
-	var out []string
+	var out []error
 	if r.digest && s.Image.Digest == "" {
-		out = append(out, r.says("image %s isn't referenced by digest", s.Image))
+		out = append(out, r.says(problem.NotByDigest, "image %s isn't referenced by digest", s.Image))
 	}
 	if s.Image.IsFile() {
 		if len(r.signedBy)+len(r.attestations) > 0 {
-			out = append(out, r.says("%s is a file, and files aren't signed", s.Image))
+			out = append(out, r.says(problem.FileNotSigned, "%s is a file, and files aren't signed", s.Image))
 		}
 		if r.limits.bytecode() {
-			out = append(out, r.says("helpers and map types of %s can't be checked, because it is a file", s.Image))
+			out = append(out, r.says(problem.FileNotSigned, "helpers and map types of %s can't be checked, because it is a file", s.Image))
 		}
 	}
 	for _, p := range s.Programs {
 		for _, violation := range r.limits.violations(p) {
-			out = append(out, r.says("program %s: %s", p.Name, violation))
+			out = append(out, r.says(problem.Of(violation), "program %s: %w", p.Name, violation))
 		}
 	}
 	return out
 }
 
-func (r *rule) says(format string, args ...any) string {
-	return "rule " + r.name + ": " + fmt.Sprintf(format, args...)
+func (r *rule) says(reason problem.Reason, format string, args ...any) error {
+	return problem.Errorf(reason, "rule %s: %w", r.name, fmt.Errorf(format, args...))
 }
 
 // Policies returns the names of the policies that match.

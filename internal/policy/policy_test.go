@@ -168,7 +168,9 @@ func TestViolations(t *testing.T) {
 			if test.want != "" {
 				want.Verdict = v1alpha1.VerdictDenied
 			}
-			if got := e.Decide(nil); !slices.Equal(got, []v1alpha1.BpfProgramPolicy{want}) {
+			got := e.Decide(nil)
+			want.Problem = got[0].Problem
+			if !slices.Equal(got, []v1alpha1.BpfProgramPolicy{want}) || (want.Problem == "") != (test.want == "") {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
 			if e.Denied() != (test.want != "") {
@@ -185,6 +187,14 @@ func TestViolations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// textOf returns the reason of a verdict, which only Allowed has none of.
+func textOf(why error) string {
+	if why == nil {
+		return ""
+	}
+	return why.Error()
 }
 
 func TestVerification(t *testing.T) {
@@ -288,8 +298,8 @@ func TestHook(t *testing.T) {
 		"eth0": "", "eth1": `Warned policy b: rule all: interface "eth1" isn't allowed`,
 		"lo": `Denied policy a: rule all: interface "lo" isn't allowed`, "br0": `Denied policy a: rule all: interface "br0" isn't allowed`,
 	} {
-		verdict, message := Sum(e.Hook(Hook{Type: Interface, Name: name}))
-		if got := strings.TrimPrefix(string(verdict)+" "+message, "Allowed "); got != want {
+		verdict, why := Sum(e.Hook(Hook{Type: Interface, Name: name}))
+		if got := strings.TrimPrefix(string(verdict)+" "+textOf(why), "Allowed "); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
@@ -325,8 +335,8 @@ func TestSeveralPolicies(t *testing.T) {
 		{policies, signature, "Denied policy a-denies: rule all: image quay.io/acme/xdp:v1 is denied; policy another-denies: rule all: image quay.io/acme/xdp:v1 is denied", false},
 	} {
 		e := Evaluate(test.policies, xdp(acmeImage))
-		verdict, message := Sum(e.Decide(test.answer))
-		if got := string(verdict) + " " + message; got != test.want || Loads(verdict) != test.loads {
+		verdict, why := Sum(e.Decide(test.answer))
+		if got := string(verdict) + " " + textOf(why); got != test.want || Loads(verdict) != test.loads {
 			t.Errorf("%v: %q, loads %t, want %q", e.Policies(), got, Loads(verdict), test.want)
 		}
 	}
@@ -379,12 +389,12 @@ func TestWrongPolicies(t *testing.T) {
 		`match.nodeSelector: key: Invalid value: "zone!"`: {v1alpha1.BytecodePolicySpec{Match: v1alpha1.BytecodePolicyMatch{NodeSelector: inZoneA("zone!")}}, nil},
 	} {
 		p := Compile(policyOf("p", test.spec), test.material)
-		if len(p.Problems()) != 1 || !strings.HasPrefix(p.Problems()[0], want) {
+		if len(p.Problems()) != 1 || !strings.HasPrefix(p.Problems()[0].Error(), want) {
 			t.Errorf("%q, want %q", p.Problems(), want)
 		}
 		e := Evaluate([]*Policy{p}, xdp(acmeImage))
-		verdict, message := Sum(e.Decide(nil))
-		if verdict != v1alpha1.VerdictDenied || !strings.HasPrefix(message, "policy p: the policy is invalid, and denies everything that it matches: "+want) {
+		verdict, why := Sum(e.Decide(nil))
+		if message := textOf(why); verdict != v1alpha1.VerdictDenied || !strings.HasPrefix(message, "policy p: the policy is invalid, and denies everything that it matches: "+want) {
 			t.Errorf("%s: %s", verdict, message)
 		}
 		if e.Request() != nil {

@@ -4,13 +4,13 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/undecodable"
 )
 
@@ -24,7 +24,7 @@ type Rollout struct {
 	objects    labels.Selector
 	namespaces names // nil selects all namespaces, and cluster-scoped objects
 	images     []imagePattern
-	problems   []string
+	problems   []error
 }
 
 // CompileRollout compiles a policy. It never fails: an invalid part of its match selects everything, because it is safer
@@ -33,19 +33,19 @@ func CompileRollout(object *v1alpha1.RolloutPolicy) *Rollout {
 	match := &object.Spec.Match
 	p := &Rollout{Name: object.Name, Spec: &object.Spec, objects: labels.Everything()}
 	if p.Undecodable = undecodable.Reason(object); p.Undecodable != "" {
-		p.problems = append(p.problems, unreadable+": "+p.Undecodable)
+		p.problems = append(p.problems, unreadable(p.Undecodable))
 	}
 	if match.ObjectSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(match.ObjectSelector)
 		if err != nil {
-			p.problems = append(p.problems, fmt.Sprintf("match.objectSelector: %v", err))
+			p.problems = append(p.problems, problem.Errorf(problem.PolicySelectorInvalid, "match.objectSelector: %w", err))
 		} else {
 			p.objects = selector
 		}
 	}
 	if object.Spec.Canaries != nil {
 		if _, err := metav1.LabelSelectorAsSelector(object.Spec.Canaries); err != nil {
-			p.problems = append(p.problems, fmt.Sprintf("canaries: %v", err))
+			p.problems = append(p.problems, problem.Errorf(problem.PolicySelectorInvalid, "canaries: %w", err))
 		}
 	}
 	if len(match.Namespaces) > 0 {
@@ -58,7 +58,7 @@ func CompileRollout(object *v1alpha1.RolloutPolicy) *Rollout {
 }
 
 // Problems returns what is wrong with the policy, if anything.
-func (p *Rollout) Problems() []string { return p.problems }
+func (p *Rollout) Problems() []error { return p.problems }
 
 // Matches reports whether the policy applies to an object of a kind.
 func (p *Rollout) Matches(kind string, o v1alpha1.UserObject) bool {

@@ -24,9 +24,9 @@ func TestPolicyThatCannotBeDecoded(t *testing.T) {
 			undecodable.Mark(bytecode, errors.New("spec.rules is a string"))
 			undecodable.Mark(rollouts, errors.New("spec.steps is a string"))
 		}
-		verdict, message := Sum(Evaluate([]*Policy{Compile(bytecode, nil)}, SubjectOf("TcxProgram", o)).Decide(nil))
-		if Loads(verdict) == damaged || strings.Contains(message, "spec.rules is a string") != damaged {
-			t.Errorf("damaged: %v: %s: %s", damaged, verdict, message)
+		verdict, why := Sum(Evaluate([]*Policy{Compile(bytecode, nil)}, SubjectOf("TcxProgram", o)).Decide(nil))
+		if Loads(verdict) == damaged || strings.Contains(textOf(why), "spec.rules is a string") != damaged {
+			t.Errorf("damaged: %v: %s: %s", damaged, verdict, textOf(why))
 		}
 		p := CompileRollout(rollouts)
 		if !p.Matches("TcxProgram", o) || (p.Undecodable != "") != damaged || (len(p.Problems()) > 0) != damaged {

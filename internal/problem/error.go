@@ -52,6 +52,15 @@ func Notef(reason Reason, format string, args ...any) Note {
 	return Note{reason, fmt.Sprintf(format, args...)}
 }
 
+// UnmarshalText implements [encoding.TextUnmarshaler]. An unknown reason is "", because it comes from another process, whose
+// answers are checked, or from another version of bpfman.
+func (r *Reason) UnmarshalText(text []byte) error {
+	if *r = Reason(text); ToDo(*r) == "" {
+		*r = ""
+	}
+	return nil
+}
+
 // ToDo returns what to do about a problem. It is "" for an unknown one: a newer version of bpfman may have named it.
 func ToDo(reason Reason) string {
 	for _, section := range Table() {

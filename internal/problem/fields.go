@@ -26,13 +26,7 @@ const (
 var fields = []Row{
 	{
 		Reason: NoBytecode,
-		Messages: []string{ // of policies
-			"bytecode has neither an image nor a path",
-			"bytecode.image.url is empty",
-			"bytecode.path is empty",
-			"bytecode.path … isn't absolute",
-		},
-		ToDo: "set `bytecode.image.url` or `bytecode.path`",
+		ToDo:   "set `bytecode.image.url` or `bytecode.path`",
 	},
 	{
 		Reason: TwoBytecodes,

@@ -12,8 +12,6 @@ type Reason string
 // Row says what to do about a problem.
 type Row struct {
 	Reason Reason
-	// Messages are what messages that don't name the problem have in common, with "…" for any text.
-	Messages []string
 	// ToDo is the cause, unless the message says it, and one thing to do. Links are the parts of it that are links on the page.
 	ToDo  string
 	Links []Link

@@ -4,6 +4,7 @@
 package problem_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -57,5 +58,19 @@ func TestToDo(t *testing.T) {
 	t.Parallel()
 	if problem.ToDo(problem.BeingDeleted) == "" || problem.ToDo("OfTheFuture") != "" || problem.ToDo("") != "" {
 		t.Error("what to do isn't that of the table")
+	}
+}
+
+// Only names of the table are read, because they reach the status of objects.
+func TestUnmarshal(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]problem.Reason{`"NotSigned"`: problem.NotSigned, `"OfTheFuture"`: "", `""`: ""} {
+		got := problem.NotSigned
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
+	}
+	if content, err := json.Marshal(problem.NotSigned); err != nil || string(content) != `"NotSigned"` {
+		t.Errorf("%s, %v", content, err)
 	}
 }

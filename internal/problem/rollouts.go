@@ -46,9 +46,8 @@ var rollouts = []Row{
 		Links:  []Link{{"correct the policy", "rollouts.md#create-a-policy"}},
 	},
 	{
-		Reason:   PolicyUnreadable,
-		Messages: []string{"the policy can't be read"},
-		ToDo:     "the policy was stored by an earlier version, and has a value that its field can't hold, which the message names: correct the policy, or delete it",
+		Reason: PolicyUnreadable,
+		ToDo:   "the policy was stored by an earlier version, and has a value that its field can't hold, which the message names: correct the policy, or delete it",
 	},
 	{
 		Reason: RevisionTooLarge,

@@ -4,8 +4,7 @@
 package reader
 
 import (
-	"fmt"
-
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"golang.org/x/sys/unix"
 )
 
@@ -13,7 +12,7 @@ import (
 func Kernel() (string, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return "", fmt.Errorf("read the kernel's version: %w", err)
+		return "", problem.Errorf(problem.KernelUnknown, "read the kernel's version: %w", err)
 	}
 	return unix.ByteSliceToString(name.Release[:]) + " " + unix.ByteSliceToString(name.Version[:]), nil
 }

@@ -18,6 +18,8 @@
 // daemon loads to file descriptor 4 (AdaptedFile).
 package reader
 
+import "github.com/bpfman/bpfman-operator/internal/problem"
+
 // Command is the name of the executable. It is in the same directory as the agent's
 // executable.
 const Command = "bpfman-reader"
@@ -105,9 +107,10 @@ type Attestation struct {
 // Answer contains the findings.
 type Answer struct {
 	// Error is the reason why there are no findings, such as a registry that doesn't
-	// respond. All other fields but Unfit,
-	// NeedsCredentials, and RetryAfter are then empty.
+	// respond. All other fields but Problem, Unfit, NeedsCredentials, and RetryAfter are then empty.
 	Error string `json:"error,omitempty"`
+	// Problem is what kind of problem Error is about. It is empty for an unknown one.
+	Problem problem.Reason `json:"problem,omitempty"`
 	// Unfit means that Error is about the image itself: it doesn't exist, or doesn't have the
 	// form that bpfman accepts. A retry can't help until the reference leads to another image.
 	Unfit bool `json:"unfit,omitempty"`
@@ -184,8 +187,9 @@ func (a Adapted) Fits(kernel string) bool {
 type Function struct {
 	Name    string `json:"name"`
 	Section string `json:"section"`
-	// Unusable is why the function can't be loaded on this node.
-	Unusable string `json:"unusable,omitempty"`
+	// Unusable is why the function can't be loaded on this node, and Problem what kind of problem that is.
+	Unusable string         `json:"unusable,omitempty"`
+	Problem  problem.Reason `json:"problem,omitempty"`
 }
 
 // Map is a map that the bytecode declares.
@@ -251,4 +255,6 @@ type Finding struct {
 	// Reason is why there is no valid signature: none exists, or what is wrong with
 	// those that exist. It is empty if Signer is set.
 	Reason string `json:"reason,omitempty"`
+	// Problem is what kind of problem Reason is about. It is empty if the image lacks a valid signature.
+	Problem problem.Reason `json:"problem,omitempty"`
 }

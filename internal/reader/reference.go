@@ -4,11 +4,11 @@
 package reader
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"strings"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/distribution/reference"
 )
 
@@ -37,7 +37,7 @@ func ParseReference(image string) (Reference, error) {
 	host, repository := PlainHost(reference.Domain(named)), reference.Path(named)
 	switch host {
 	case "":
-		return Reference{}, errors.New("it has no registry host")
+		return Reference{}, problem.Errorf(problem.InvalidReference, "it has no registry host")
 	case "docker.io":
 		if !strings.Contains(repository, "/") {
 			repository = "library/" + repository

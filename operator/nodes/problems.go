@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
@@ -58,12 +59,12 @@ type Container struct {
 	Name string
 }
 
-// Problems returns the problems of the node components, one per line. Pods that the API server refuses are first, and then
+// Problems returns the problems of the node components, one per line, with their names. Pods that the API server refuses are first, and then
 // the problems that most nodes have. If there are too many, the last line counts the rest.
 func (o Observed) Problems() []string {
 	problems := o.problemsOfPods()
 	if refusal := o.refusal(); refusal != "" {
-		problems = append([]string{oneLine("the API server refuses pods of DaemonSet " + deploy.DaemonSetName + ": " + refusal)}, problems...)
+		problems = append([]string{line(problem.PodsRefused, "the API server refuses pods of DaemonSet %s: %s", deploy.DaemonSetName, refusal)}, problems...)
 	}
 	return problems
 }
@@ -95,9 +96,8 @@ func (o Observed) problemsOfPods() []string {
 		if pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" {
 			continue
 		}
-		for _, problem := range o.problemsOf(pod) {
-			problem = oneLine(problem)
-			nodes[problem] = append(nodes[problem], pod.Spec.NodeName)
+		for _, found := range o.problemsOf(pod) {
+			nodes[found] = append(nodes[found], pod.Spec.NodeName)
 		}
 	}
 	problems := slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
@@ -108,13 +108,13 @@ func (o Observed) problemsOfPods() []string {
 		problems, rest = problems[:maxLines], problems[maxLines:]
 	}
 	var lines []string
-	for _, problem := range problems {
-		lines = append(lines, problem+where(nodes[problem]))
+	for _, found := range problems {
+		lines = append(lines, found+where(nodes[found]))
 	}
 	if len(rest) > 0 {
 		var others []string
-		for _, problem := range rest {
-			others = append(others, nodes[problem]...)
+		for _, found := range rest {
+			others = append(others, nodes[found]...)
 		}
 		lines = append(lines, fmt.Sprintf("%d more problems", len(rest))+where(others))
 	}
@@ -129,15 +129,15 @@ func (o Observed) problemsOf(pod *corev1.Pod) []string {
 		switch cause := failure(status); {
 		case portInUse.MatchString(cause):
 			port := portInUse.FindStringSubmatch(cause)[1]
-			problems = append(problems, fmt.Sprintf("%s can't use port %s of the node%s: other software does", what, port, o.keyOf(port)))
+			problems = append(problems, line(problem.PortTaken, "%s can't use port %s of the node%s: other software does", what, port, o.keyOf(port)))
 		case cause != "":
-			problems = append(problems, what+" fails: "+cause)
+			problems = append(problems, line(problem.ComponentFails, "%s fails: %s", what, cause))
 		case server >= 0 && o.Unready[Container{pod.UID, status.Name}]:
-			problems = append(problems, fmt.Sprintf("%s runs, but isn't ready at port %s%s", what, o.Servers[server].Port, o.keyOf(o.Servers[server].Port)))
+			problems = append(problems, line(problem.ComponentNotReady, "%s runs, but isn't ready at port %s%s", what, o.Servers[server].Port, o.keyOf(o.Servers[server].Port)))
 		}
 		if ended := status.State.Terminated; status.Name == agentInit && ended != nil && ended.ExitCode == 0 {
 			if its, _ := strings.CutPrefix(ended.Message, agentComponent+" "); its != o.Version {
-				problems = append(problems, fmt.Sprintf("image %s contains an agent of version %s, but the operator has version %s", status.Image, cmp.Or(its, "unknown"), o.Version))
+				problems = append(problems, line(problem.AgentVersion, "image %s contains an agent of version %s, but the operator has version %s", status.Image, cmp.Or(its, "unknown"), o.Version))
 			}
 		}
 	}
@@ -190,8 +190,9 @@ func where(nodes []string) string {
 	return " (" + strings.Join(nodes, ", ") + more + ")"
 }
 
-func oneLine(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
+// line returns a problem in one line, which begins with its name.
+func line(reason problem.Reason, format string, args ...any) string {
+	text := strings.Join(strings.Fields(string(reason)+": "+fmt.Sprintf(format, args...)), " ")
 	if len(text) > maxLine {
 		text = strings.ToValidUTF8(text[:maxLine], "") + "…"
 	}

@@ -76,21 +76,21 @@ func TestProblems(t *testing.T) {
 		"recovered": {[]corev1.Pod{pod("a", ours, recovered)}, nil},
 		"goes":      {[]corev1.Pod{deleted}, nil},
 		"crashes": {[]corev1.Pod{pod("b", ours, crashes), pod("a", ours, runsAgain)}, []string{
-			"container bpfman-csi with image csi:1 fails: exit code 2: flag provided but not defined: -daemon-socket Usage of /bpfman-csi: -x (a, b)",
+			"ComponentFails: container bpfman-csi with image csi:1 fails: exit code 2: flag provided but not defined: -daemon-socket Usage of /bpfman-csi: -x (a, b)",
 		}},
 		"another image": {[]corev1.Pod{pod("a", corev1.ContainerStatus{
 			Name: "mount-bpffs", Image: "quay.io/bpfman/bpfman-agent:latest", RestartCount: 2, State: waiting("CrashLoopBackOff", ""),
 			LastTerminationState: ended(2, "flag provided but not defined: -mount-bpffs"),
-		})}, []string{"container mount-bpffs with image quay.io/bpfman/bpfman-agent:latest fails: exit code 2: flag provided but not defined: -mount-bpffs (a)"}},
+		})}, []string{"ComponentFails: container mount-bpffs with image quay.io/bpfman/bpfman-agent:latest fails: exit code 2: flag provided but not defined: -mount-bpffs (a)"}},
 		"probed": {[]corev1.Pod{pod("a", ours, corev1.ContainerStatus{Name: "bpfman-agent", Image: "agent:1", RestartCount: 2, LastTerminationState: ended(0, "")})}, []string{
-			"container bpfman-agent with image agent:1 fails: exit code 0: the kubelet ends it, because it doesn't answer its liveness probe (a)",
+			"ComponentFails: container bpfman-agent with image agent:1 fails: exit code 0: the kubelet ends it, because it doesn't answer its liveness probe (a)",
 		}},
 		"no image": {[]corev1.Pod{pod("a", corev1.ContainerStatus{Name: "mount-bpffs", Image: "agent:2", State: waiting("ImagePullBackOff", "not found")})}, []string{
-			"container mount-bpffs with image agent:2 fails: ImagePullBackOff: not found (a)",
+			"ComponentFails: container mount-bpffs with image agent:2 fails: ImagePullBackOff: not found (a)",
 		}},
 		"another version": {[]corev1.Pod{pod("a", mounted("bpfman-agent v0")), pod("b", ours), pod("c", mounted(""))}, []string{
-			"image agent:1 contains an agent of version unknown, but the operator has version v1 (c)",
-			"image agent:1 contains an agent of version v0, but the operator has version v1 (a)",
+			"AgentVersion: image agent:1 contains an agent of version unknown, but the operator has version v1 (c)",
+			"AgentVersion: image agent:1 contains an agent of version v0, but the operator has version v1 (a)",
 		}},
 	} {
 		if got := (Observed{Pods: c.pods, Version: "v1"}).Problems(); !slices.Equal(got, c.want) {
@@ -113,13 +113,13 @@ func TestPortsInUse(t *testing.T) {
 	node := pod("n", mounted("bpfman-agent v1"), agent, csi, corev1.ContainerStatus{Name: "bpfman", Image: "b", State: running})
 	node.UID = "1"
 	o := Observed{Pods: []corev1.Pod{node}, Version: "v1", Servers: config.Servers()}
-	inUse := "container bpfman-agent with image a can't use port 9175 of the node (bpfman.agent.healthprobe.addr): other software does (n)"
+	inUse := "PortTaken: container bpfman-agent with image a can't use port 9175 of the node (bpfman.agent.healthprobe.addr): other software does (n)"
 	if got := o.Problems(); !slices.Equal(got, []string{inUse}) {
 		t.Errorf("%q", got)
 	}
 	o.Unready = map[Container]bool{{"1", "bpfman-csi"}: true, {"1", "bpfman-agent"}: true, {"1", "bpfman"}: true}
-	unready := "container bpfman-csi with image c runs, but isn't ready at port 8173 (bpfman.csi.metric.addr) (n)"
-	if got := o.Problems(); !slices.Equal(got, []string{inUse, unready}) {
+	unready := "ComponentNotReady: container bpfman-csi with image c runs, but isn't ready at port 8173 (bpfman.csi.metric.addr) (n)"
+	if got := o.Problems(); !slices.Equal(got, []string{unready, inUse}) {
 		t.Errorf("%q", got)
 	}
 }
@@ -136,7 +136,7 @@ func TestRefusedPods(t *testing.T) {
 		at(4, "1", "SuccessfulCreate", "Created pod: bpfman-daemon-aaaaa"),
 		at(5, "2", "FailedCreate", "Error creating: an earlier DaemonSet"),
 	}}
-	want := []string{`the API server refuses pods of DaemonSet bpfman-daemon: pods "bpfman-daemon" is forbidden: exceeded quota: small`}
+	want := []string{`PodsRefused: the API server refuses pods of DaemonSet bpfman-daemon: pods "bpfman-daemon" is forbidden: exceeded quota: small`}
 	if got := o.Problems(); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

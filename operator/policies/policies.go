@@ -172,7 +172,7 @@ func status(object *v1alpha1.BytecodePolicy, material map[string]policy.Material
 		}
 		want.Authorities = append(want.Authorities, found)
 	}
-	want.Conditions = conditions(object.Status.Conditions, object.Generation, policy.Compile(object, material).Problems(), readyMessage)
+	want.Conditions, want.Problem = conditions(object.Status.Conditions, object.Generation, policy.Compile(object, material).Problems(), readyMessage)
 	return want
 }
 

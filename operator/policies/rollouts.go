@@ -42,11 +42,9 @@ func (r *Rollouts) Reconcile(ctx context.Context, q reconcile.Request) (reconcil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get RolloutPolicy %s: %w", q.Name, err)
 	}
-	want := v1alpha1.RolloutPolicyStatus{
-		ObservedGeneration: object.Generation,
-		Conditions: conditions(object.Status.Conditions, object.Generation, policy.CompileRollout(&object).Problems(),
-			"Changes of matching objects are rolled out in steps"),
-	}
+	want := v1alpha1.RolloutPolicyStatus{ObservedGeneration: object.Generation}
+	want.Conditions, want.Problem = conditions(object.Status.Conditions, object.Generation, policy.CompileRollout(&object).Problems(),
+		"Changes of matching objects are rolled out in steps")
 	if equality.Semantic.DeepEqual(want, object.Status) {
 		return reconcile.Result{}, nil
 	}

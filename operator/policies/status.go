@@ -6,6 +6,7 @@ package policies
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 const (
@@ -25,21 +27,25 @@ const (
 )
 
 // conditions returns the conditions of a policy: Ready and, if the policy has problems, Stalled. valid is the message
-// if it has none.
-func conditions(former []metav1.Condition, generation int64, problems []string, valid string) []metav1.Condition {
-	wanted := slices.Clone(former)
+// if it has none. named is the first problem that has a name.
+func conditions(former []metav1.Condition, generation int64, problems []error, valid string) (wanted []metav1.Condition, named string) {
+	wanted = slices.Clone(former)
 	ready := metav1.Condition{
 		Type: string(v1alpha1.Ready), Status: metav1.ConditionTrue, ObservedGeneration: generation, Reason: v1alpha1.PolicyReasonReady, Message: valid,
 	}
 	if len(problems) == 0 {
 		v1alpha1.SetConditions(&wanted, ready)
-		return wanted
+		return wanted, ""
 	}
-	ready.Reason, ready.Message = v1alpha1.PolicyReasonInvalid, shorten.Middle(strings.Join(problems, "; "), maxMessage)
+	texts := make([]string, 0, len(problems))
+	for _, p := range problems {
+		texts = append(texts, p.Error())
+	}
+	ready.Reason, ready.Message = v1alpha1.PolicyReasonInvalid, shorten.Middle(strings.Join(texts, "; "), maxMessage)
 	stalled := ready
 	ready.Status, stalled.Type = metav1.ConditionFalse, string(v1alpha1.Stalled)
 	v1alpha1.SetConditions(&wanted, ready, stalled)
-	return wanted
+	return wanted, string(problem.Of(errors.Join(problems...)))
 }
 
 // writeStatus replaces the status of a policy.

@@ -57,11 +57,11 @@ func (o whyOptions) overview(ctx context.Context, c *cluster.Cluster, streams ge
 		return fmt.Errorf("none of bpfman's kinds can be listed: %s", page.Unseen[len(page.Unseen)-1])
 	}
 	see("bytecodepolicies", cluster.Each(ctx, c, &v1alpha1.BytecodePolicyList{}, func(p *v1alpha1.BytecodePolicy) error {
-		page.Objects = append(page.Objects, why.BriefOfPolicy("BytecodePolicy", p.Name, p.Status.Conditions))
+		page.Objects = append(page.Objects, why.BriefOfPolicy("BytecodePolicy", p.Name, p.Status.Conditions, p.Status.Problem))
 		return nil
 	}))
 	see("rolloutpolicies", cluster.Each(ctx, c, &v1alpha1.RolloutPolicyList{}, func(p *v1alpha1.RolloutPolicy) error {
-		page.Objects = append(page.Objects, why.BriefOfPolicy("RolloutPolicy", p.Name, p.Status.Conditions))
+		page.Objects = append(page.Objects, why.BriefOfPolicy("RolloutPolicy", p.Name, p.Status.Conditions, p.Status.Problem))
 		return nil
 	}))
 	components, err := c.Components(ctx, o.components)

@@ -252,27 +252,9 @@ func (r *rolling) countNodes(ctx context.Context, o rolled, all []Revision) erro
 	} else if err != nil {
 		return fmt.Errorf("count the nodes of each revision: %w", err)
 	}
-	newest := marks(all)
-	running, failed := make([]map[string]bool, len(all)), make([]map[string]bool, len(all))
+	running, failed := timeline.Count(o.object, marks(all), reports)
 	for i := range all {
-		running[i], failed[i] = map[string]bool{}, map[string]bool{}
-	}
-	for _, report := range reports {
-		status := report.GetStatus()
-		i := timeline.In(newest, status.OwnerGeneration)
-		if i < 0 || len(status.Conditions) == 0 || !metav1.IsControlledBy(report, o.object) {
-			continue
-		}
-		switch condition := v1alpha1.BpfProgramConditionType(status.Conditions[0].Type); {
-		case condition.Failed():
-			failed[i][status.Node] = true
-		case condition != v1alpha1.BpfProgCondNone:
-			running[i][status.Node] = true
-		}
-	}
-	for i := range all {
-		maps.DeleteFunc(running[i], func(node string, _ bool) bool { return failed[i][node] })
-		all[i].Nodes, all[i].Failed = new(len(running[i])), new(len(failed[i]))
+		all[i].Nodes, all[i].Failed = &running[i], &failed[i]
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func everything() []client.Object {
 	former.UID = "of another"
 	stranger := report(former, "TcxProgram", "stranger", "tcx_stats", 8, v1alpha1.BpfProgCondNotLoaded.Condition("of a former object"))
 	verifier := "load: LoadError { io_error: Os { code: 13, message: \"Permission denied\" }, verifier_log: 0: R1=ctx()\n1: (79) r2 = *(u64 *)(r1 +8)\n\x1b[2Jinvalid bpf_context access\nstack depth 0\n })"
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "bpfman-config", Annotations: map[string]string{"bpfman.io/problems": "container bpfman with image b fails: exit code 1: no luck (rejected)\nanother"}}}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "bpfman-config", Annotations: map[string]string{"bpfman.io/problems": "ComponentFails: container bpfman with image b fails: exit code 1: no luck (rejected)\nanother"}}}
 	return []client.Object{
 		o, config, stranger, outdated,
 		report(o, "TcxProgram", "fine-1", "tcx_stats", 5, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress", "eth7 ingress")...),

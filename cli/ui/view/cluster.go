@@ -32,7 +32,7 @@ type Facts struct {
 	Reading []string
 }
 
-// Filter selects programs. An empty field selects all.
+// Filter selects programs, objects, and what happened to them. An empty field selects all.
 type Filter struct {
 	Text, Type, Image, Namespace, Owner string
 }
@@ -165,11 +165,13 @@ func (f *Facts) Of(filter Filter, now time.Time) *Cluster {
 		v.Nodes = append(v.Nodes, cell)
 	}
 	v.Programs, v.Choices = programs.rows(), programs.choices()
-	v.Objects = f.briefs()
-	for _, b := range v.Objects {
+	for _, b := range f.briefs() {
 		v.Totals.Objects[b.State]++
+		if programs.selects(v1alpha1.BpfNodeOwner{Kind: b.Kind, Namespace: b.Namespace, Name: b.Name}) {
+			v.Objects = append(v.Objects, b)
+		}
 	}
-	v.Changes = f.changes(now.Add(-time.Hour))
+	v.Changes = programs.changes(now.Add(-time.Hour))
 	return v
 }
 
@@ -222,19 +224,21 @@ func (f *Facts) cell(name string, matched int, filtered bool) Cell {
 // counted counts programs by their sorts.
 type counted struct {
 	facts   *Facts
+	filter  Filter
 	rowOf   map[unique.Handle[Sort]]*Row
 	matched map[string]int
 	all     map[unique.Handle[Sort]]struct{}
+	owners  map[v1alpha1.BpfNodeOwner]bool // of the programs that the filter selects
 }
 
 func (f *Facts) count(filter Filter) *counted {
-	c := &counted{f, map[unique.Handle[Sort]]*Row{}, map[string]int{}, map[unique.Handle[Sort]]struct{}{}}
+	c := &counted{f, filter, map[unique.Handle[Sort]]*Row{}, map[string]int{}, map[unique.Handle[Sort]]struct{}{}, map[v1alpha1.BpfNodeOwner]bool{}}
 	for name, r := range f.Inventories {
 		on := map[unique.Handle[Sort]]struct{}{}
 		for _, p := range r.Programs {
 			row, known := c.rowOf[p.Sort]
 			if !known {
-				row = c.add(p.Sort, filter)
+				row = c.add(p.Sort)
 			}
 			if row == nil {
 				continue
@@ -254,7 +258,7 @@ func (f *Facts) count(filter Filter) *counted {
 }
 
 // add adds the row of a sort, or nil if the filter doesn't select it.
-func (c *counted) add(h unique.Handle[Sort], filter Filter) *Row {
+func (c *counted) add(h unique.Handle[Sort]) *Row {
 	s := h.Value()
 	row := &Row{Key: s.Key(), Name: s.Name, Type: s.Type, Bpfman: s.Bpfman, Owned: s.Owned()}
 	if s.Owner.Name != "" {
@@ -262,17 +266,25 @@ func (c *counted) add(h unique.Handle[Sort], filter Filter) *Row {
 		row.Image = image(c.facts.Objects[s.Owner])
 	}
 	c.all[h] = struct{}{}
-	if !filter.selects(s, row) {
+	if !c.filter.selects(row, s.Owner.Namespace, row.Key) {
 		row = nil
+	} else if row.Owner != nil {
+		c.owners[*row.Owner] = true
 	}
 	c.rowOf[h] = row
 	return row
 }
 
-func (f Filter) selects(s Sort, row *Row) bool {
-	return (f.Type == "" || f.Type == s.Type) && (f.Image == "" || f.Image == row.Image) &&
-		(f.Namespace == "" || f.Namespace == s.Owner.Namespace) && (f.Owner == "" || f.Owner == row.Owned) &&
-		(f.Text == "" || strings.Contains(strings.ToLower(row.Key+" "+row.Image), strings.ToLower(f.Text)))
+// selects reports whether a row is selected, by its fields, a namespace, and a text that names it.
+func (f Filter) selects(row *Row, namespace, name string) bool {
+	return (f.Type == "" || f.Type == row.Type) && (f.Image == "" || f.Image == row.Image) &&
+		(f.Namespace == "" || f.Namespace == namespace) && (f.Owner == "" || f.Owner == row.Owned) &&
+		(f.Text == "" || strings.Contains(strings.ToLower(name+" "+row.Image), strings.ToLower(f.Text)))
+}
+
+// selects reports whether the filter selects an object: by its programs, or by itself if it has none of the type.
+func (c *counted) selects(owner v1alpha1.BpfNodeOwner) bool {
+	return c.owners[owner] || c.filter.selects(&Row{Owned: owner.String(), Image: image(c.facts.Objects[owner])}, owner.Namespace, owner.String())
 }
 
 // image returns the reference or path of an object's bytecode.
@@ -342,7 +354,7 @@ func (f *Facts) briefs() []Brief {
 		case d.Problem != "":
 			overview.Objects = append(overview.Objects, why.Brief{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name, State: why.Failed, Message: d.Problem})
 		case d.User == nil:
-			overview.Objects = append(overview.Objects, why.BriefOfPolicy(owner.Kind, owner.Name, d.Conditions))
+			overview.Objects = append(overview.Objects, why.BriefOfPolicy(owner.Kind, owner.Name, d.Conditions, d.Named))
 		default:
 			overview.Objects = append(overview.Objects, why.BriefOf(owner.Kind, d.User, conflicts[owner]))
 		}
@@ -377,10 +389,10 @@ func (f *Facts) ConflictsOf(owner v1alpha1.BpfNodeOwner) []why.Conflict {
 }
 
 // changes returns what happened since a time, the latest first: Events, and programs that were loaded.
-func (f *Facts) changes(since time.Time) []Change {
-	changes := f.loads(since)
-	for _, e := range f.Events {
-		if !e.At.Before(since) {
+func (c *counted) changes(since time.Time) []Change {
+	changes := c.loads(since)
+	for _, e := range c.facts.Events {
+		if !e.At.Before(since) && c.selects(e.Owner) {
 			changes = append(changes, Change{At: e.At, Owner: &e.Owner, What: e.Reason, Message: e.Message, Warning: e.Warning})
 		}
 	}
@@ -391,16 +403,16 @@ func (f *Facts) changes(since time.Time) []Change {
 	return changes[:min(len(changes), maxChanges)]
 }
 
-// loads returns the programs that were loaded since a time, except for dispatchers.
-func (f *Facts) loads(since time.Time) []Change {
+// loads returns the selected programs that were loaded since a time, except for dispatchers.
+func (c *counted) loads(since time.Time) []Change {
 	type loads struct {
 		at    int64
 		nodes map[string]struct{}
 	}
 	loaded := map[unique.Handle[Sort]]*loads{}
-	for name, r := range f.Inventories {
+	for name, r := range c.facts.Inventories {
 		for _, p := range r.Programs {
-			if p.At < since.Unix() {
+			if p.At < since.Unix() || c.rowOf[p.Sort] == nil {
 				continue
 			}
 			l := loaded[p.Sort]
@@ -414,23 +426,23 @@ func (f *Facts) loads(since time.Time) []Change {
 	var changes []Change
 	for h, l := range loaded {
 		s := h.Value()
-		c := Change{At: time.Unix(l.at, 0), What: "Loaded", Message: s.Type + " program " + s.Name}
+		is := Change{At: time.Unix(l.at, 0), What: "Loaded", Message: s.Type + " program " + s.Name}
 		switch {
 		case s.Owner.Name != "":
-			c.Owner = &s.Owner
+			is.Owner = &s.Owner
 		case s.Bpfman:
 			continue
 		default:
-			c.Message += " of " + cmp.Or(s.Holder, "an unknown process")
+			is.Message += " of " + cmp.Or(s.Holder, "an unknown process")
 		}
 		if len(l.nodes) == 1 {
-			for c.Node = range l.nodes {
-				c.Message += " on node " + c.Node
+			for is.Node = range l.nodes {
+				is.Message += " on node " + is.Node
 			}
 		} else {
-			c.Message += fmt.Sprintf(" on %d nodes", len(l.nodes))
+			is.Message += fmt.Sprintf(" on %d nodes", len(l.nodes))
 		}
-		changes = append(changes, c)
+		changes = append(changes, is)
 	}
 	return changes
 }

@@ -46,6 +46,9 @@ type Revision struct {
 	Created metav1.Time `json:"created"`
 	Change  string      `json:"change"`
 	Newest  bool        `json:"newest,omitempty"`
+	// Nodes and Failed count the nodes that run it, and those on which it failed.
+	Nodes  int `json:"nodes"`
+	Failed int `json:"failed"`
 	// Since are the generations of the object in which it became the newest one.
 	Since []int64 `json:"-"`
 }
@@ -70,6 +73,11 @@ const (
 func ObjectOf(page why.Page, facts why.Facts, nodes map[string]*v1alpha1.BpfNode, revisions []Revision, events []*Event, problems Problems) *Object {
 	status := facts.Object.GetStatus()
 	maps := objectmaps.List(facts.Reports, nodes)
+	revisions = slices.Clone(revisions)
+	running, failed := timeline.Count(facts.Object, marks(revisions), facts.Reports)
+	for i := range revisions {
+		revisions[i].Nodes, revisions[i].Failed = running[i], failed[i]
+	}
 	v := &Object{
 		Nodes: []ObjectNode{}, Conditions: append([]metav1.Condition{}, status.Conditions...), Counts: status.Nodes, Rollout: status.Rollout,
 		Revisions: append([]Revision{}, revisions...), Bytecode: bytecode(facts.Reports), Maps: append([]objectmaps.Map{}, maps[:min(len(maps), maxMaps)]...),
@@ -97,21 +105,26 @@ func happened(facts why.Facts, revisions []Revision, events []*Event) []timeline
 			own = append(own, timeline.Event{Time: metav1.NewTime(e.At), Reason: e.Reason, Message: e.Message, Warning: e.Warning, Count: e.Count})
 		}
 	}
-	var marks []timeline.Revision
-	for _, r := range revisions {
-		mark := timeline.Revision{Number: r.Number, Created: r.Created, Since: r.Since}
-		if r.Change != "" {
-			mark.Changes = []string{r.Change}
-		}
-		marks = append(marks, mark)
-	}
-	entries := timeline.Of(facts.Object, marks, facts.Reports, own)
+	entries := timeline.Of(facts.Object, marks(revisions), facts.Reports, own)
 	slices.Reverse(entries)
 	shown := append([]timeline.Occurrence{}, entries[:min(len(entries), maxEntries)]...)
 	for i := range shown {
 		shown[i].Cut(maxNodes)
 	}
 	return shown
+}
+
+// marks returns the revisions as a timeline has them.
+func marks(revisions []Revision) []timeline.Revision {
+	var out []timeline.Revision
+	for _, r := range revisions {
+		mark := timeline.Revision{Number: r.Number, Created: r.Created, Since: r.Since}
+		if r.Change != "" {
+			mark.Changes = []string{r.Change}
+		}
+		out = append(out, mark)
+	}
+	return out
 }
 
 // bytecode groups what nodes loaded by digest, signers, and verdicts.

@@ -180,8 +180,9 @@ type Declared struct {
 	Owner v1alpha1.BpfNodeOwner
 	// User is nil for a policy, and for an object that can't be decoded.
 	User v1alpha1.UserObject
-	// Conditions are those of a policy.
+	// Conditions are those of a policy, and Named is the problem that its status names.
 	Conditions []metav1.Condition
+	Named      string
 	// Problem says why the object can't be decoded.
 	Problem string
 }
@@ -214,13 +215,14 @@ func DecodePolicy(kind string) liststream.Decode[*Declared] {
 		var policy struct {
 			Status struct {
 				Conditions []metav1.Condition `json:"conditions"`
+				Problem    string             `json:"problem"`
 			} `json:"status"`
 		}
 		metadata, err := decodeInto(object, &policy)
 		if err != nil && metadata.Name == "" {
 			return nil, metadata, err
 		}
-		r := &Declared{Owner: v1alpha1.BpfNodeOwner{Kind: kind, Name: metadata.Name}, Conditions: policy.Status.Conditions}
+		r := &Declared{Owner: v1alpha1.BpfNodeOwner{Kind: kind, Name: metadata.Name}, Conditions: policy.Status.Conditions, Named: policy.Status.Problem}
 		if err != nil {
 			r.Problem = err.Error()
 		}

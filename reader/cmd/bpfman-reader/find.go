@@ -17,6 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/bytecode/image"
 	"github.com/bpfman/bpfman-operator/bytecode/object"
 	"github.com/bpfman/bpfman-operator/bytecode/registry"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -84,7 +85,7 @@ func find(ctx context.Context, request *reader.Request, to files) reader.Answer 
 func (s *source) resolve(ctx context.Context) error {
 	content, digest, err := s.Document(ctx)
 	if err != nil {
-		return s.told(err, "image")
+		return s.told(err, wholeImage)
 	}
 	s.digest, s.manifest = digest, digest
 	document, err := image.Parse(content)
@@ -119,7 +120,7 @@ func (s *source) object(ctx context.Context, to files) (*reader.Object, error) {
 	// An empty layer isn't a gzip file either.
 	layer, err := s.Blob(ctx, digest, max(s.layer.Size, 1))
 	if err != nil {
-		return nil, s.told(err, "layer of the image")
+		return nil, s.told(err, layerOfImage)
 	}
 	if err := s.layer.Check(layer); err != nil {
 		return nil, err
@@ -158,7 +159,7 @@ func describe(content []byte) (*object.Description, error) {
 	}
 	described, err := object.Describe(content, kernel)
 	if err != nil {
-		return nil, &image.UnfitError{Text: "its bytecode can't be used: " + err.Error()}
+		return nil, &image.UnfitError{Reason: problem.Of(err), Text: "its bytecode can't be used: " + err.Error()}
 	}
 	return described, nil
 }
@@ -173,15 +174,23 @@ func (f files) writeAdapted(d *object.Description) error {
 	return nil
 }
 
+// What is read, in messages.
+const (
+	wholeImage   = "image"
+	layerOfImage = "layer of the image"
+)
+
 // told adds to an error what was being read.
 func (s *source) told(err error, what string) error {
 	switch {
+	case errors.Is(err, registry.ErrAbsent) && what == wholeImage:
+		return &image.UnfitError{Reason: problem.NoSuchImage, Text: fmt.Sprintf("registry %s has no such image", s.Host())}
 	case errors.Is(err, registry.ErrAbsent):
-		return &image.UnfitError{Text: fmt.Sprintf("registry %s has no such %s", s.Host(), what)}
-	case errors.Is(err, registry.ErrTooLarge) && what == "layer of the image":
-		return &image.UnfitError{Text: "its layer is larger than its manifest says"}
+		return &image.UnfitError{Reason: problem.ImageIncomplete, Text: fmt.Sprintf("registry %s has no such %s", s.Host(), what)}
+	case errors.Is(err, registry.ErrTooLarge) && what == layerOfImage:
+		return &image.UnfitError{Reason: problem.ImageDamaged, Text: "its layer is larger than its manifest says"}
 	case errors.Is(err, registry.ErrTooLarge):
-		return &image.UnfitError{Text: fmt.Sprintf("its manifest has more than %d MiB", registry.MaxManifest>>20)}
+		return &image.UnfitError{Reason: problem.ManifestUnusable, Text: fmt.Sprintf("its manifest has more than %d MiB", registry.MaxManifest>>20)}
 	}
 	return err
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/bpfman/bpfman-operator/bytecode/object"
 	"github.com/bpfman/bpfman-operator/bytecode/plain"
 	"github.com/bpfman/bpfman-operator/bytecode/registry"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/reader/sandbox"
 )
@@ -106,7 +107,7 @@ func run(in io.Reader, out io.Writer, open func() files, timeout time.Duration) 
 		return fmt.Errorf("write the answer: %w", err)
 	}
 	if len(text) > reader.MaxAnswer {
-		text, err = json.Marshal(reader.Answer{Error: "the answer is too long", Unfit: a.Object != nil})
+		text, err = json.Marshal(reader.Answer{Problem: problem.TooMuchToRead, Error: "the answer is too long", Unfit: a.Object != nil})
 	}
 	if err == nil {
 		_, err = out.Write(text)
@@ -130,7 +131,7 @@ func answer(ctx context.Context, request *reader.Request, to files, timeout time
 		case a := <-found:
 			return a
 		case <-time.After(time.Second):
-			return reader.Answer{Error: fmt.Sprintf("reading the image takes longer than %s", timeout)}
+			return reader.Answer{Problem: problem.RegistrySlow, Error: fmt.Sprintf("reading the image takes longer than %s", timeout)}
 		}
 	}
 }
@@ -141,7 +142,7 @@ func failed(err error, c *reader.Credentials) reader.Answer {
 	if c != nil && c.Password != "" {
 		text = strings.ReplaceAll(text, c.Password, "…")
 	}
-	a := reader.Answer{Error: plain.Truncate(text, maxError), Unfit: isUnfit(err)}
+	a := reader.Answer{Error: plain.Truncate(text, maxError), Problem: problem.Of(err), Unfit: isUnfit(err)}
 	_, a.NeedsCredentials = errors.AsType[*registry.NeedsCredentialsError](err)
 	if busy, ok := errors.AsType[*registry.BusyError](err); ok {
 		a.RetryAfter = int64(math.Ceil(busy.Wait.Seconds()))

@@ -162,7 +162,11 @@ func (j *judge) node(kind string, o v1alpha1.UserObject) (v1alpha1.PolicyVerdict
 	}
 	e := policy.Evaluate([]*policy.Policy{policy.Compile(j.policy, material)}, policy.SubjectOf(kind, o))
 	// Everything that has to be verified is valid.
-	return policy.Sum(e.Decide(&reader.Answer{Signatures: []reader.Finding{{Authority: j.policy.Name + "/acme", Signer: "acme"}}, Object: &reader.Object{}}))
+	verdict, why := policy.Sum(e.Decide(&reader.Answer{Signatures: []reader.Finding{{Authority: j.policy.Name + "/acme", Signer: "acme"}}, Object: &reader.Object{}}))
+	if why == nil {
+		return verdict, ""
+	}
+	return verdict, why.Error()
 }
 
 // unusualImage matches references that only nodes take apart: with an address, with a port that begins with 0, or too

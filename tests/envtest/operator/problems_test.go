@@ -68,7 +68,7 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: cause}},
 	}
 	become(agent)
-	agentFails := "container bpfman-agent with image agent fails: exit code 1: " + cause + " (wrong)"
+	agentFails := "ComponentFails: container bpfman-agent with image agent fails: exit code 1: " + cause + " (wrong)"
 	says(agentFails)
 	envtest.Eventually(t, "an Event says so", hasEvent(c, configMap, nodes.ReasonProblem, func(note string) bool { return strings.Contains(note, agentFails) }))
 
@@ -101,7 +101,7 @@ func TestRefusedNodePods(t *testing.T) {
 		Message:        `Error creating: pods "bpfman-daemon-x7k2p" is forbidden: exceeded quota: small`,
 	})
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deploy.ConfigMapName}}
-	const refused = `the API server refuses pods of DaemonSet bpfman-daemon: pods "bpfman-daemon" is forbidden: exceeded quota: small`
+	const refused = `PodsRefused: the API server refuses pods of DaemonSet bpfman-daemon: pods "bpfman-daemon" is forbidden: exceeded quota: small`
 	says := func(want bool) {
 		t.Helper()
 		envtest.Eventually(t, fmt.Sprintf("the ConfigMap says that pods are refused: %v", want), func(ctx context.Context) error {
