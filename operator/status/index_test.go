@@ -195,6 +195,8 @@ func TestPreviousRevisionKeepsRunning(t *testing.T) {
 		t.Error("that it keeps running is no change")
 	}
 	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, where the previous revision keeps running, attached on 0 of 2 selected nodes: a: no; b: no")
+	x.SetReport(reportOf("a", "p-a", reports.State{Generation: 2, Condition: v1alpha1.BpfProgCondNotUnloaded, Message: "busy", Previous: true}))
+	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, on 1 of which the previous revision keeps running, attached on 0 of 2 selected nodes: a: busy; b: no")
 	x.SetReport(program("a", "p-a", 2, v1alpha1.BpfProgCondLoaded, ""))
 	x.SetReport(program("b", "p-b", 2, v1alpha1.BpfProgCondLoaded, ""))
 	check(t, x, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes")

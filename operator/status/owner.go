@@ -197,10 +197,11 @@ func (o *owner) judge(r *nodeState) (result outcome, reason problem.Note, stalle
 	return attached, problem.Note{}, false, steps.Attached
 }
 
-// keepsPrevious reports whether a program of the previous revision runs on the node, because the newest one can't be loaded.
+// keepsPrevious reports whether a program of the previous revision runs on the node, because the newest one can't be loaded. One
+// that isn't wanted anymore, and can't be unloaded, isn't.
 func (r *nodeState) keepsPrevious() bool {
 	for _, program := range r.reports {
-		if program.State.Value().Previous {
+		if state := program.State.Value(); state.Previous && state.Condition != v1alpha1.BpfProgCondNotUnloaded {
 			return true
 		}
 	}

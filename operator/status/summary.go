@@ -173,14 +173,13 @@ func (s Summary) success() (condition v1alpha1.ProgramConditionType, said proble
 	return condition, said
 }
 
-// first returns the first problem on the nodes, or "".
+// first returns the problem on the first of the nodes, with which a message begins. It is "" if that has no name, because what
+// to do about another one doesn't help there.
 func first(nodes []NodeReason) problem.Reason {
-	for _, on := range nodes {
-		if on.Problem != "" {
-			return on.Problem
-		}
+	if len(nodes) == 0 {
+		return ""
 	}
-	return ""
+	return nodes[0].Problem
 }
 
 // awaitsNodes reports whether a rollout has nothing to do, because no node matches. The object is Ready then, as without a

@@ -132,7 +132,7 @@ func TestProblem(t *testing.T) {
 	}{
 		"attached":                         {Summary{Agents: 1, Matching: 1, Selected: 1, Attached: 1}, ""},
 		"failed":                           {Summary{Agents: 1, Matching: 1, Selected: 1, Failed: 1, Failures: []NodeReason{node("VerifierRefused")}}, "VerifierRefused"},
-		"failed with an older agent first": {Summary{Agents: 2, Matching: 2, Selected: 2, Failed: 2, Failures: []NodeReason{node(""), node("NoSuchSymbol")}}, "NoSuchSymbol"},
+		"failed, the first without a name": {Summary{Agents: 2, Matching: 2, Selected: 2, Failed: 2, Failures: []NodeReason{node(""), node("NoSuchSymbol")}}, ""},
 		"failed and waiting":               {Summary{Agents: 2, Matching: 2, Selected: 2, Failed: 1, Waiting: 1, Failures: []NodeReason{node("InterfaceFull")}, WaitingFor: []NodeReason{node("RegistryPending")}}, "InterfaceFull"},
 		"waiting for a registry":           {Summary{Agents: 1, Matching: 1, Selected: 1, Waiting: 1, WaitingFor: []NodeReason{node("RegistryPending")}}, "RegistryPending"},
 		"not unloaded":                     {Summary{Deleting: true, Failed: 1, Failures: []NodeReason{node("DaemonBusy")}}, "DaemonBusy"},
