@@ -100,6 +100,9 @@ remove_definitions() {
 	# With this policy, only the agent can write reports.
 	kubectl delete validatingadmissionpolicybinding bpfman-programs-are-reports --ignore-not-found --timeout=30s
 	release "$kinds" -A
+	# Another manifest, or the chart, can have installed the namespaced BpfApplication with its role. With v0.5's definition, which
+	# somebody can install later, admins of a namespace would reach the whole node by this role.
+	[[ " $owned" != *" bpfapplications.bpfman.io "* ]] || kubectl delete clusterrole bpfman-bpfapplication-admin-role --ignore-not-found
 	kubectl delete customresourcedefinitions -l "$mark" --wait=false
 	# An object can have been created in between, and the policy stays in effect for a moment after its binding is
 	# deleted.

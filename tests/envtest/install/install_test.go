@@ -24,6 +24,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -298,10 +299,15 @@ func TestInstallAndUninstall(t *testing.T) {
 	})
 	t.Run("a Helm release of another namespace stays", func(t *testing.T) { c.keepsOtherReleases(t, whole) })
 	c.create(t, program("bpfman.io.operator/finalizer"))
+	admins := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-bpfapplication-admin-role"}} // of config/namespaced
+	must.Succeed(t, c.Create(t.Context(), admins))
 	if said, err := c.run(t, nil, "uninstall.sh", "--definitions"); err != nil {
 		t.Fatalf("uninstall.sh --definitions: %v\n%s", err, said)
 	}
 	c.awaitGone(t)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(admins), admins); !apierrors.IsNotFound(err) {
+		t.Errorf("the role of the namespaced BpfApplication: %v", err)
+	}
 }
 
 // keepsOtherReleases checks that nothing is deleted while a release runs that the script doesn't uninstall.
