@@ -32,10 +32,10 @@ const (
 )
 
 // startShipped starts a second daemon on the node, in a pod of its own, with the
-// environment and the certificates that upstream's image has. It uses the image of the
-// cluster's daemon, and its own directories, so that the two don't meet.
+// environment and the certificates that upstream's image has. It uses the image and the
+// arguments of the cluster's daemon, and its own directories, so that the two don't meet.
 func (h helper) startShipped(ctx context.Context, c client.Client, nodeName, probeImage string, bundle []byte) error {
-	daemonImage, err := daemonImage(ctx, c, nodeName)
+	clusters, err := daemonContainer(ctx, c, nodeName)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (h helper) startShipped(ctx context.Context, c client.Client, nodeName, pro
 		ObjectMeta: metav1.ObjectMeta{Name: shippedConfig, Namespace: helperNamespace},
 		Data:       map[string]string{"bpfman.toml": shippedToml, "ca.crt": string(bundle)},
 	}
-	for _, object := range []client.Object{settings, shippedDaemon(nodeName, daemonImage, probeImage)} {
+	for _, object := range []client.Object{settings, shippedDaemon(nodeName, clusters, probeImage)} {
 		if err := c.Create(ctx, object); err != nil {
 			return fmt.Errorf("create %T of the daemon as shipped: %w", object, err)
 		}
@@ -51,7 +51,7 @@ func (h helper) startShipped(ctx context.Context, c client.Client, nodeName, pro
 	return h.awaitReady(ctx, shippedPod)
 }
 
-func shippedDaemon(nodeName, daemonImage, probeImage string) *corev1.Pod {
+func shippedDaemon(nodeName string, clusters corev1.Container, probeImage string) *corev1.Pod {
 	privileged, grace := true, int64(0)
 	inMemory := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}
 	debug := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/sys/kernel/debug"}}
@@ -74,9 +74,14 @@ func shippedDaemon(nodeName, daemonImage, probeImage string) *corev1.Pod {
 			},
 			Containers: []corev1.Container{{
 				Name:            "bpfman",
-				Image:           daemonImage,
+				Image:           clusters.Image,
+				Args:            clusters.Args,
 				ImagePullPolicy: corev1.PullIfNotPresent,
-				Env:             []corev1.EnvVar{{Name: node.Beside, Value: "shipped"}, {Name: "SSL_CERT_FILE", Value: "/etc/bench/ca.crt"}},
+				Env: []corev1.EnvVar{
+					{Name: node.Beside, Value: "shipped"},
+					{Name: "SSL_CERT_FILE", Value: "/etc/bench/ca.crt"},
+					{Name: "KUBE_NODE_NAME", Value: nodeName}, // the arguments require it
+				},
 				SecurityContext: &corev1.SecurityContext{Privileged: &privileged},
 				VolumeMounts: []corev1.VolumeMount{
 					socket,
@@ -96,17 +101,17 @@ func shippedDaemon(nodeName, daemonImage, probeImage string) *corev1.Pod {
 	}
 }
 
-// daemonImage returns the image of the daemon on the node.
-func daemonImage(ctx context.Context, c client.Client, nodeName string) (string, error) {
+// daemonContainer returns the container of the daemon on the node.
+func daemonContainer(ctx context.Context, c client.Client, nodeName string) (corev1.Container, error) {
 	pod, err := nodePod(ctx, c, nodeName)
 	if err != nil {
-		return "", err
+		return corev1.Container{}, err
 	}
 	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == "bpfman" })
 	if i < 0 {
-		return "", fmt.Errorf("pod %s has no container bpfman", pod.Name)
+		return corev1.Container{}, fmt.Errorf("pod %s has no container bpfman", pod.Name)
 	}
-	return pod.Spec.Containers[i].Image, nil
+	return pod.Spec.Containers[i], nil
 }
 
 // bundle returns the certificates that a distribution ships, and that of the registry.
