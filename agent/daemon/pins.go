@@ -27,7 +27,8 @@ const (
 	programPins = "prog_"
 	mapPins     = "maps"
 	linkPins    = "links"
-	tcxPins     = "tcx-*/link_*"
+	tcxPin      = "link_"
+	tcxPins     = "tcx-*/" + tcxPin + "*"
 )
 
 // pin is a path below which a program, its maps, or a link is pinned.
@@ -38,6 +39,9 @@ type pin struct {
 	// older means that its time is before that of the daemon's database.
 	older bool
 }
+
+// isTCX reports whether a pin is that of a TCX link that is pinned by its program.
+func isTCX(path string) bool { return strings.HasPrefix(filepath.Base(path), tcxPin) }
 
 func (p pin) isLink() bool { return filepath.Base(filepath.Dir(p.path)) == linkPins }
 
@@ -102,7 +106,7 @@ func linksAmong(pins []pin) (links []uint32) {
 // idOf returns the ID of the program or link that a pin is for.
 func idOf(path string) (id uint32, ok bool) {
 	name := strings.TrimPrefix(filepath.Base(path), programPins)
-	if place, tcx := strings.CutPrefix(name, "link_"); tcx {
+	if place, tcx := strings.CutPrefix(name, tcxPin); tcx {
 		name = place[strings.LastIndex(place, "_")+1:]
 	}
 	n, err := strconv.ParseUint(name, 10, 32)
@@ -172,7 +176,8 @@ func (i *Inventory) removeOrphans(ctx context.Context, d dialect, pins []pin, li
 // othersLoad is how long a program that others load can be pinned before it is listed. The agent's own Loads end before that.
 const othersLoad = bpfman.MaxLoad + time.Minute
 
-// left returns those of the pins of unlisted programs that nobody is loading.
+// left returns those of the pins of unlisted programs that nobody is loading. A program that has a link was listed before, so
+// nobody is loading it.
 func (i *Inventory) left(d dialect, pins []string) (left []string) {
 	if !d.pinsBeforeItLists() {
 		return pins
@@ -183,7 +188,7 @@ func (i *Inventory) left(d dialect, pins []string) (left []string) {
 		if !known {
 			since = now
 		}
-		if unlisted[pin] = since; now.Sub(since) >= othersLoad {
+		if unlisted[pin] = since; now.Sub(since) >= othersLoad || isTCX(pin) {
 			left = append(left, pin)
 		}
 	}

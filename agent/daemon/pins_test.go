@@ -157,6 +157,18 @@ func TestPinsOfALoadInProgressAreNoOrphans(t *testing.T) {
 	}
 }
 
+// A program has links only when it is loaded. One that a daemon that was killed left stays attached until the link is removed.
+func TestLinksOfUnlistedProgramsAreOrphans(t *testing.T) {
+	d := daemontest.NewGo(t.TempDir())
+	writeFile(t, filepath.Join(d.Root, newGolang().database()))
+	link := filepath.Join(d.Root, "run/bpfman/fs/tcx-ingress/link_4026531840_1_90")
+	writeFile(t, link)
+	known(t, d, d.Root)
+	if _, err := os.Lstat(link); !os.IsNotExist(err) {
+		t.Errorf("the link stays: %v", err)
+	}
+}
+
 // writeFile writes an empty file, with its directory.
 func writeFile(t *testing.T, path string) {
 	t.Helper()
