@@ -22,6 +22,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/eventually"
@@ -315,7 +316,10 @@ func (c *changing) finish(binary string, clean bool) {
 		if got := c.onLoopback(); len(want) != 2 || !slices.Equal(got, want) {
 			return fmt.Errorf("programs %v are attached, want %v", got, want)
 		}
-		if got := pinsIn(c.place.Path("/")); clean && got != 4 {
+		// What one of the daemons pinned in a Load that was interrupted stays for minutes: the agent can't know that nobody is
+		// loading it.
+		loads := c.inventory.Daemon() == bpfman.Go && c.call == "Load"
+		if got := pinsIn(c.place.Path("/")); clean && got != 4 && !(loads && got == 5) {
 			return fmt.Errorf("%d pins, want those of two programs with a link each", got)
 		}
 		return nil
