@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -237,13 +238,13 @@ func awaitSample(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	prerequisite.Missing(t, "refused, as by the daemon itself: "+inTheWay(refusals...), types...)
 }
 
-// refusedProgram matches the kernel's error in the daemon's structures.
-var refusedProgram = regexp.MustCompile(`message: "([^"]*)" \}, verifier_log`)
+// refusedProgram matches the kernel's error in what a daemon says: in the structures of Rust, or at the end of a sentence in Go.
+var refusedProgram = regexp.MustCompile(`message: "([^"]*)" \}, verifier_log|: load program: (.*)$`)
 
 // wordsOf returns the constant part of the daemon's error, as the agent shows it.
 func wordsOf(t node.Trial) string {
 	if match := refusedProgram.FindStringSubmatch(t.Error); match != nil {
-		return match[1]
+		return cmp.Or(match[1:]...)
 	}
 	words, _, _ := strings.Cut(t.Error, " with pid ")
 	return words
