@@ -94,16 +94,19 @@ func loadImage(ctx context.Context, described image.Image, nodes []component.Set
 	})
 }
 
-// importImage streams the image to the node's containerd, under its name and with NextTag.
+// importImage streams the image to the node's containerd, under its names.
 func importImage(ctx context.Context, s component.Settings, reference string, built v1.Image) error {
-	tag, err := name.NewTag(reference)
+	names, err := image.Names(reference)
 	if err != nil {
-		return fmt.Errorf("parse the image name %q: %w", reference, err)
+		return err
 	}
-	next := tag.Context().Tag(image.NextTag)
+	images := map[name.Tag]v1.Image{}
+	for _, tag := range names {
+		images[tag] = built
+	}
 	reader, writer := io.Pipe()
 	go func() {
-		writer.CloseWithError(tarball.MultiWrite(map[name.Tag]v1.Image{tag: built, next: built}, writer))
+		writer.CloseWithError(tarball.MultiWrite(images, writer))
 	}()
 	command := ctr(ctx, s, "images", "import", "-")
 	command.Stdin = reader

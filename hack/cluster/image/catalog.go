@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
 )
 
 // Sources are the locations of the images' files.
@@ -25,7 +27,7 @@ type Sources struct {
 	Kubernetes string // the multi-call binary of hack/kubernetes
 }
 
-// NextTag is a second tag of every image. Tests use it to roll out a workload again.
+// NextTag is a second tag of every image but OtherDaemon. Tests use it to roll out a workload again.
 const NextTag = "next"
 
 // prometheusImage is the image that the tutorial uses, with the version that hack/make/tools.mk names.
@@ -36,6 +38,19 @@ const storageImage = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
 
 // OtherDaemon is the image of a second daemon. Tests change a node from one to the other.
 const OtherDaemon = "quay.io/bpfman/bpfman:other"
+
+// Names returns the names of an image on nodes. The other daemon has the repository of the first one, whose NextTag is another name
+// of the same daemon.
+func Names(reference string) ([]name.Tag, error) {
+	tag, err := name.NewTag(reference)
+	if err != nil {
+		return nil, fmt.Errorf("parse the image name %q: %w", reference, err)
+	}
+	if reference == OtherDaemon {
+		return []name.Tag{tag}, nil
+	}
+	return []name.Tag{tag, tag.Context().Tag(NextTag)}, nil
+}
 
 // AbsentError names the file that is missing to build an image.
 type AbsentError struct{ Image, File string }

@@ -184,3 +184,23 @@ func TestPrometheusVersion(t *testing.T) {
 		}
 	}
 }
+
+// Each tag is that of one image: bpfman:next isn't the other daemon.
+func TestNames(t *testing.T) {
+	owner := map[string]string{}
+	for _, reference := range []string{"quay.io/bpfman/bpfman:v0.6.0", OtherDaemon, "quay.io/bpfman/bpfman-agent:latest"} {
+		names, err := Names(reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range names {
+			if other, taken := owner[n.String()]; taken {
+				t.Errorf("%s is a name of %s and of %s", n, other, reference)
+			}
+			owner[n.String()] = reference
+		}
+	}
+	if got := owner["quay.io/bpfman/bpfman:next"]; got != "quay.io/bpfman/bpfman:v0.6.0" {
+		t.Errorf("bpfman:next is %q", got)
+	}
+}
