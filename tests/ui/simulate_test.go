@@ -17,6 +17,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/tests/must"
 )
 
@@ -72,6 +73,9 @@ func simulate(tb testing.TB, config *rest.Config, nodes, programs int) *simulate
 	return s
 }
 
+// lacks is the agent's message about the failing object.
+const lacks = "the bytecode has no function count_packets (did you mean count_packet?); its functions are count_packet, when loading from image registry.example.com/ebpf/exec-log:v1.0"
+
 // object writes an object as its user and the operator do, and the reports of the failing one.
 func (s *simulated) object(ctx context.Context, k int) error {
 	failed := 0
@@ -93,8 +97,9 @@ func (s *simulated) object(ctx context.Context, k int) error {
 	}
 	condition := metav1.Condition{Type: "ReconcileSuccess", Status: metav1.ConditionTrue, Reason: "ReconcileSuccess", Message: "attached on all nodes", LastTransitionTime: metav1.Now()}
 	if failed > 0 {
+		object.Status.Problem = string(problem.NoSuchFunction)
 		condition.Type, condition.Reason = "ReconcileError", "ReconcileError"
-		condition.Message = fmt.Sprintf("Failed on %d nodes: %s: load count_packets: it has no function count_packets; its functions are count_packet", failed, nodeName(failsOn))
+		condition.Message = fmt.Sprintf("Failed on %d nodes: %s: %s", failed, nodeName(failsOn), lacks)
 	}
 	count := int32(s.nodes)
 	object.Status.Conditions = []metav1.Condition{condition}
@@ -132,7 +137,8 @@ func (s *simulated) report(ctx context.Context, owner *v1alpha1.TcxProgram, i in
 	condition := metav1.Condition{Type: "Loaded", Status: metav1.ConditionTrue, Reason: "bpfmanLoaded", Message: "loaded", LastTransitionTime: metav1.Now()}
 	report.Status = v1alpha1.BpfProgramStatus{Node: nodeName(i), OwnerGeneration: owner.Generation, Function: "count_packets"}
 	if failsAt(i) {
-		condition.Type, condition.Reason, condition.Message = "NotLoaded", "bpfmanNotLoaded", "load count_packets: it has no function count_packets; its functions are count_packet"
+		condition.Type, condition.Reason, condition.Message = "NotLoaded", "bpfmanNotLoaded", lacks
+		report.Status.Problem = string(problem.NoSuchFunction)
 	} else {
 		report.Status.ProgramID = 104
 		report.Status.Links = []v1alpha1.BpfProgramLink{{AttachPoint: "eth0 ingress", State: v1alpha1.LinkAttached, LinkID: 4}}
