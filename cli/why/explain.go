@@ -194,6 +194,8 @@ func programs(f Facts) map[string]*Node {
 			node.State, node.Remarks = Outdated, []string{"the agent hasn't processed the last change of the object yet"}
 			if held := heldBack(f, status.Node); held != "" {
 				node.State, node.Remarks = RollingOut, []string{held}
+			} else if f.Object.GetStatus().Rollout != nil {
+				node.Remarks = []string{"the agent hasn't reported the last change yet: with a RolloutPolicy, it first waits until the API server responds over a new connection, at most for bpfman.agent.confirm.timeout (30s by default)"}
 			}
 		case condition == v1alpha1.BpfProgCondNone && node.State != Failed:
 			node.State, node.Remarks = Outdated, []string{"the agent is still reading the object's image"}
@@ -238,6 +240,18 @@ func solution(named, reason, message string) string {
 		if match := lacksFunction.FindStringSubmatch(message); match != nil {
 			return fmt.Sprintf("set bpffunctionname to %s, or to another function that the message lists", match[1])
 		}
+	case problem.NoSuchTracepoint:
+		if match := lacksTracepoint.FindStringSubmatch(message); match != nil {
+			return fmt.Sprintf("set the name to %s%s, or to another tracepoint: `/sys/kernel/tracing/available_events` on the node lists them", match[1], match[2])
+		}
+	case problem.NoSuchKernelFunction, problem.NoSuchGlobal:
+		if match := meant.FindStringSubmatch(message); match != nil {
+			return fmt.Sprintf("set the name to %s, the nearest one that there is", match[1])
+		}
+	case problem.ProgramType:
+		if match := inSection.FindStringSubmatch(message); match != nil {
+			return fmt.Sprintf("use the kind for functions in the section %s, or change the section of %s in the source", match[2], match[1])
+		}
 	default:
 	}
 	return remedy.For(named, reason)
@@ -249,11 +263,14 @@ func (n *Node) suggest(solution string) {
 	}
 }
 
-// The values in messages of the agent, about a missing interface (agent/program), and about a function that isn't in the bytecode
-// (agent/load).
+// The values in messages of the agent, about a missing interface (agent/program), a function that isn't in the bytecode or is in
+// another section (agent/load), and what the kernel doesn't have.
 var (
-	lacksInterface = regexp.MustCompile(`the node has no interface (\S+); its primary interface is (\S+)`)
-	lacksFunction  = regexp.MustCompile(`the bytecode has no function .+ \(did you mean (\S+)\?\)`)
+	lacksInterface  = regexp.MustCompile(`the node has no interface (\S+); its primary interface is (\S+)`)
+	lacksFunction   = regexp.MustCompile(`the bytecode has no function .+ \(did you mean (\S+)\?\)`)
+	lacksTracepoint = regexp.MustCompile(`the kernel has no tracepoint ([^/\s]+/)\S+; did you mean (\S+)\?`)
+	meant           = regexp.MustCompile(`did you mean (\S+)\?`)
+	inSection       = regexp.MustCompile(`([^\s;]+) is in section ([^\s,;]+)`)
 )
 
 func programOf(report v1alpha1.ProgramObject) Program {

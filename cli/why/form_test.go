@@ -77,3 +77,65 @@ func TestSummary(t *testing.T) {
 		}
 	}
 }
+
+// A rollout that has failed is said beside what runs, with what to do, also if no node fails anymore.
+func TestSummaryOfRollouts(t *testing.T) {
+	t.Parallel()
+	const refused = "the kernel's verifier refuses the program: R0 !read_ok"
+	of := func(state v1alpha1.RolloutState, message string) Facts {
+		o := &v1alpha1.TcxProgram{}
+		o.Status.Revision = &v1alpha1.RecordedRevision{Number: 3}
+		o.Status.Rollout = &v1alpha1.RolloutStatus{State: state, Revision: 3, Message: message, Previous: &v1alpha1.RolloutRevision{Revision: 2}}
+		return Facts{Object: o}
+	}
+	held, failed := Node{State: RollingOut}, Node{State: Failed, Programs: []Program{{Condition: "NotLoaded", Message: refused}}}
+	for want, test := range map[string]struct {
+		facts Facts
+		nodes []Node
+	}{
+		"Revision 3 runs on 1 of 3 nodes; revision 2 runs on 2 of 3 nodes, held back by the rollout": {
+			of(v1alpha1.RolloutProgressing, "step 1 of 2"), []Node{{State: Attached}, held, held},
+		},
+		"Revision 3 fails on 1 of 2 nodes: " + refused + "; revision 2 runs on 1 of 2 nodes, held back by the rollout; the rollout of revision 3 was halted: 1 of 1 nodes aren't healthy (a: see above)": {
+			of(v1alpha1.RolloutHalted, "1 of 1 nodes aren't healthy (a: "+refused+")"), []Node{failed, held},
+		},
+		"Revision 2 runs on 2 of 2 nodes, held back by the rollout; the rollout of revision 3 was undone: 1 of 1 nodes aren't healthy (a: " + refused + ")": {
+			of(v1alpha1.RolloutUndone, "1 of 1 nodes aren't healthy (a: "+refused+")"), []Node{held, held},
+		},
+	} {
+		if got := summary(test.facts, Page{Nodes: test.nodes}); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	undone := Object{State: Failed, Problem: string(problem.RolloutUndone), Message: "Rollout undone"}
+	if got, want := todo(Page{Object: undone, Nodes: []Node{held, held}}), problem.ToDo(problem.RolloutUndone); got != want || got == "" {
+		t.Errorf("to do: %q, want %q", got, want)
+	}
+}
+
+// What the agent has found to be meant is what to do.
+func TestSolutionsHaveTheNearestName(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]struct {
+		named problem.Reason
+		todo  string
+	}{
+		"the bytecode has no function syn_cuont (did you mean syn_count?); its functions are syn_count, when loading from image x": {
+			problem.NoSuchFunction, "set bpffunctionname to syn_count, or to another function that the message lists",
+		},
+		"attach to syscalls/sys_enter_execv: the kernel has no tracepoint syscalls/sys_enter_execv; did you mean sys_enter_execve?": {
+			problem.NoSuchTracepoint, "set the name to syscalls/sys_enter_execve, or to another tracepoint: `/sys/kernel/tracing/available_events` on the node lists them",
+		},
+		"globals.stp: the bytecode has no global variable stp; did you mean step?, when loading from image x": {
+			problem.NoSuchGlobal, "set the name to step, the nearest one that there is",
+		},
+		"the section of the function is for another type of program, when loading on_exec from image x; on_exec is in section tracepoint/sched/sched_process_exec": {
+			problem.ProgramType, "use the kind for functions in the section tracepoint/sched/sched_process_exec, or change the section of on_exec in the source",
+		},
+		"the kernel has no tracepoint a/b": {problem.NoSuchTracepoint, problem.ToDo(problem.NoSuchTracepoint)},
+	} {
+		if got := solution(string(want.named), "", message); got != want.todo {
+			t.Errorf("%s: %q, want %q", message, got, want.todo)
+		}
+	}
+}

@@ -47,7 +47,7 @@ func TestHeldBack(t *testing.T) {
 		remark  string
 	}{
 		"no policy matches":      {nil, Outdated, "the agent hasn't processed the last change of the object yet"},
-		"all nodes change":       {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutComplete, Hash: revision.Hash(), Until: everybody}, Outdated, "the agent hasn't processed the last change of the object yet"},
+		"all nodes change":       {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutComplete, Hash: revision.Hash(), Until: everybody}, Outdated, "the agent hasn't reported the last change yet: with a RolloutPolicy, it first waits until the API server responds over a new connection, at most for bpfman.agent.confirm.timeout (30s by default)"},
 		"others come first":      {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutProgressing, Hash: revision.Hash(), Revision: 2, Until: nobody, Previous: previous}, RollingOut, "the node keeps revision 1, because the rollout of revision 2 hasn't reached it yet"},
 		"undone":                 {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutUndone, Hash: revision.Hash(), Revision: 2, Until: nobody, Previous: previous}, RollingOut, "the node keeps revision 1, because the rollout of revision 2 was undone"},
 		"a first revision":       {&v1alpha1.RolloutStatus{State: v1alpha1.RolloutHalted, Hash: revision.Hash(), Revision: 1, Until: nobody}, RollingOut, "the node runs nothing, because the rollout of revision 1 was halted"},

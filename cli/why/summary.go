@@ -6,6 +6,8 @@ package why
 import (
 	"fmt"
 	"strings"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // keepsRunning is what the message of an older agent, which doesn't report status.previous, says about a failed Load if
@@ -45,7 +47,18 @@ func summary(f Facts, page Page) string {
 	say(count[Attached], "%s runs on %d of %s", newest, count[Attached], counted(nodes, "node"))
 	say(kept, "the previous revision runs on %s", counted(kept, "node"))
 	say(count[Failed], "%s fails on %d of %s: %s", newest, count[Failed], counted(nodes, "node"), failure)
-	say(count[RollingOut], "%s held back by the rollout", are(count[RollingOut]))
+	r := f.Object.GetStatus().Rollout
+	if r == nil || page.Object.Stale {
+		r = &v1alpha1.RolloutStatus{} // it is about an earlier change
+	}
+	if r.Previous != nil {
+		say(count[RollingOut], "revision %d runs on %d of %s, held back by the rollout", r.Previous.Revision, count[RollingOut], counted(nodes, "node"))
+	} else {
+		say(count[RollingOut], "%s held back by the rollout", are(count[RollingOut]))
+	}
+	if r.State.Stalled() {
+		parts = append(parts, fmt.Sprintf("the rollout of revision %d %s: %s", r.Revision, howItGoes[r.State], shortly(r.Message, failure)))
+	}
 	say(count[NotReported], "%s not reported yet", have(count[NotReported]))
 	say(count[NoAgent], "%s without an agent", are(count[NoAgent]))
 	say(count[Outdated], "%s not processed the last change yet", have(count[Outdated]))
@@ -55,6 +68,14 @@ func summary(f Facts, page Page) string {
 	}
 	text := strings.Join(parts, "; ")
 	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// shortly returns what explains a rollout, without a failure that is said already.
+func shortly(message, failure string) string {
+	if failure != "" {
+		message = strings.ReplaceAll(message, failure, "see above")
+	}
+	return message
 }
 
 // are and have begin a sentence about nodes.
@@ -79,7 +100,7 @@ func todo(page Page) string {
 			return n.Remedies[0]
 		}
 	}
-	if len(page.Nodes) == 0 && page.Object.Message != "" {
+	if (len(page.Nodes) == 0 || page.Object.State == Failed) && page.Object.Message != "" {
 		return solution(page.Object.Problem, page.Object.Status, page.Object.Message)
 	}
 	return ""
