@@ -5,6 +5,7 @@ package reports
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unique"
@@ -22,6 +23,10 @@ import (
 
 // maxMessage is the maximum length of a failure that is kept, in bytes.
 const maxMessage = 600
+
+// runsInstead matches what a message says about the program of the previous revision. The status of an object says this for all
+// nodes.
+var runsInstead = regexp.MustCompile(` \(the previously loaded program \d+ keeps running\)$`)
 
 // metadata contains the fields of an object's metadata that are needed.
 type metadata struct {
@@ -155,6 +160,9 @@ func stateOf(m *metadata, s *status) State {
 	}
 	if state.Condition.Failed() || state.Condition == v1alpha1.BpfProgCondNone {
 		cause, _, _ := strings.Cut(s.Conditions[0].Message, "\n")
+		if s.Previous { // the id of what runs instead differs on each node
+			cause = runsInstead.ReplaceAllString(cause, "")
+		}
 		state.Message, state.Problem = shorten.Middle(cause, maxMessage), problem.Reason(s.Problem)
 		state.InPods = state.Condition == v1alpha1.BpfProgCondNotLoaded && inPods(s.Links)
 	}

