@@ -4,6 +4,7 @@
 package daemon
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,6 +96,44 @@ func TestInWords(t *testing.T) {
 	first, rest, _ := strings.Cut(err.Error(), "\n")
 	if want := "the kernel's verifier refuses the program: R1 offset is outside of the packet (rejected.bpf.c:13: return *(__u8 *)(long)skb->data;), when loading rejected from image quay.io/x:v1"; first != want || !strings.HasPrefix(rest, "0: R1=ctx()") {
 		t.Errorf("%s", err)
+	}
+}
+
+// TestFormOfAnswers has each daemon answer with each text that names a problem, in each form in which it wraps them. The first line
+// of the message begins with the cause, in words, and the digest of the image follows.
+func TestFormOfAnswers(t *testing.T) {
+	t.Parallel()
+	const image = "quay.io/x@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	forms := map[string]func(string) string{
+		"as it is":  func(text string) string { return text },
+		"Rust":      func(text string) string { return "An error occurred. " + text + " (os error 2)" },
+		"Rust list": func(text string) string { return "one or more programs failed to load: [BpfLoadError(" + text + ")]" },
+		"Rust structure": func(text string) string {
+			return "one or more programs failed to load: [BpfProgramError(" + text + `: Os { code: 2, kind: NotFound, message: "No such file or directory" })]`
+		},
+		"Rust log": func(text string) string {
+			return `one or more programs failed to load: [BpfProgramError(LoadError { io_error: Os { code: 13, kind: PermissionDenied, message: "Permission denied" }, verifier_log: 0: R1=ctx()` +
+				"\n" + text + "\nprocessed 2 insns\n })]"
+		},
+		"Go": func(text string) string { return "failed to load programs: load program x: " + text },
+	}
+	for _, row := range slices.Concat(inLogs, problems) {
+		for _, text := range row.texts {
+			text = strings.ReplaceAll(text, "…", "x")
+			for form, of := range forms {
+				err := &Error{Op: "load x from image " + image, Cause: status.Error(codes.FailedPrecondition, of(text))}
+				message, _, _ := strings.Cut(err.Error(), "\n")
+				cause, _, found := strings.Cut(message, ", when loading x from image "+image)
+				if !found || !strings.Contains(cause, strings.TrimSpace(text)) {
+					t.Errorf("%s, %s: the cause isn't at the beginning of %q", row.reason, form, message)
+				}
+				for _, wrong := range []string{"{", "}", "Error(", "(os error", "An error occurred", `\n`, "sha256:"} {
+					if strings.Contains(cause, wrong) {
+						t.Errorf("%s, %s: %q has %q", row.reason, form, message, wrong)
+					}
+				}
+			}
+		}
 	}
 }
 

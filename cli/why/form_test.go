@@ -65,12 +65,12 @@ func TestSummary(t *testing.T) {
 	failed := Node{State: Failed, Programs: []Program{{Condition: "NotLoaded", Previous: true, Message: "no such function (the previously loaded program 9 keeps running)\nlog"}}}
 	for want, nodes := range map[string][]Node{
 		"Revision 2 runs on 2 of 2 nodes": {{State: Attached}, {State: Attached}},
-		"Revision 2 runs on 1 of 2 nodes; the previous revision runs on 1 node; revision 2 fails on 1 of 2 nodes: no such function (the previously loaded program 9 keeps running)": {failed, {State: Attached}},
-		"2 nodes have not reported yet; 1 node is without an agent":           {{State: NotReported}, {State: NotReported}, {State: NoAgent}},
-		"Revision 2 runs on 1 of 2 nodes; 1 node is held back by the rollout": {{State: RollingOut}, {State: Attached}, {State: Left}},
-		"1 node has not processed the last change yet":                        {{State: Outdated}},
-		"Revision 2 has nothing to attach to on 3 nodes":                      {{State: Idle}, {State: Idle}, {State: Idle}},
-		"It runs nowhere: no node is selected":                                nil,
+		"Revision 2 runs on 1 of 2 nodes; the previous revision runs on 1 node; revision 2 fails on 1 of 2 nodes: no such function": {failed, {State: Attached}},
+		"2 nodes have not reported yet; 1 node is without an agent":                                                                 {{State: NotReported}, {State: NotReported}, {State: NoAgent}},
+		"Revision 2 runs on 1 of 2 nodes; 1 node is held back by the rollout":                                                       {{State: RollingOut}, {State: Attached}, {State: Left}},
+		"1 node has not processed the last change yet":                                                                              {{State: Outdated}},
+		"Revision 2 has nothing to attach to on 3 nodes":                                                                            {{State: Idle}, {State: Idle}, {State: Idle}},
+		"It runs nowhere: no node is selected":                                                                                      nil,
 	} {
 		if got := summary(Facts{Object: o}, Page{Nodes: nodes}); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -10,8 +10,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// keepsRunning is what the message of an older agent, which doesn't report status.previous, says about a failed Load if
-// the program of the previous revision still runs.
+// keepsRunning is what a message about a failed Load says if the program of the previous revision still runs. Older agents don't
+// report status.previous.
 const keepsRunning = "the previously loaded program "
 
 // summary says which revision of an object runs on how many nodes, and why it doesn't run on others.
@@ -28,7 +28,7 @@ func summary(f Facts, page Page) string {
 			continue
 		}
 		if failure == "" {
-			failure = n.Reason()
+			failure, _, _ = strings.Cut(n.Reason(), " ("+keepsRunning) // which is said for all nodes
 		}
 		for _, p := range n.Programs {
 			if p.Previous {
