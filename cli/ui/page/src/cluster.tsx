@@ -26,7 +26,7 @@ export function ClusterView(props: { route: Route }) {
       {!view ? <Loading stream={stream} /> : (
         <>
           <Totals view={view} usage={usage.view} />
-          <div class="columns">
+          <div class="columns worst">
             <div>
               <Filters query={query} choices={view.choices} />
               <NodeMap cells={view.nodes} totals={view.totals.nodes} />
@@ -153,7 +153,7 @@ function Programs(props: { rows: views.Row[]; usage?: views.Usage; problem?: str
     <Section title="Programs" class="programs" note={[plural(props.rows.length, "program"), measured].filter(Boolean).join(" · ")}>
       {props.problem && <p class="notice">Run times aren't live: {props.problem}</p>}
       {!props.problem && props.usage?.problem && <p class="notice">Run times are incomplete: {props.usage.problem}</p>}
-      <Table label="Programs" columns={columns} rows={props.rows} id={(r) => r.key} empty="No program matches." tall />
+      <Table label="Programs" columns={columns} rows={props.rows} id={(r) => r.key} empty="No program matches." tall sorted="CPU" />
     </Section>
   );
 }
@@ -164,7 +164,7 @@ function Objects(props: { objects: views.Brief[] }) {
   const shown = all ? props.objects : worrying;
   const fine = props.objects.length - worrying.length;
   return (
-    <Section title="Objects" note={props.objects.length > 0 && fine > 0 && <button type="button" class="link" onClick={() => setAll(!all)}>{all ? "only those that need a look" : `show the ${fine === 1 ? "one that is" : count(fine) + " that are"} as specified`}</button>}>
+    <Section title="Objects" class="objects" note={props.objects.length > 0 && fine > 0 && <button type="button" class="link" onClick={() => setAll(!all)}>{all ? "only those that need a look" : `show the ${fine === 1 ? "one that is" : count(fine) + " that are"} as specified`}</button>}>
       {props.objects.length === 0 && <p class="empty">There are no objects of bpfman.</p>}
       {props.objects.length > 0 && shown.length === 0 && <p class="empty good">Everything is as specified.</p>}
       <ul class="briefs">

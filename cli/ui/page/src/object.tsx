@@ -17,7 +17,7 @@ export function ObjectView(props: { route: Route }) {
   const now = useNow();
   const object = `${kind.toLowerCase()}/${name}${namespace ? " -n " + namespace : ""}`;
   const commands = [`why ${object}`, `maps ${object}`, `top ${object}`];
-  if (view?.rollout) commands.push(`rollout status ${object}`, `rollout history ${object}`);
+  if (view?.revisions.length) commands.push(`rollout status ${object} --nodes`, `rollout history ${object}`);
   const state = view && (view.nodes[0]?.state ?? view.page.object.state);
   return (
     <main>
@@ -25,6 +25,8 @@ export function ObjectView(props: { route: Route }) {
       <Problems stream={stream} />
       {!view ? <Loading stream={stream} /> : (
         <>
+          <p class="answer">{view.page.summary}</p>
+          {view.page.toDo && <p class="todo">{view.page.toDo}</p>}
           <Facts of={[
             ["Bytecode", <code>{view.page.object.bytecode || "none"}</code>], ["Nodes", view.page.object.nodeSelector || "all"],
             ["Status", `${view.page.object.status || "none yet"}${view.page.object.since ? `, for ${ago(view.page.object.since, now)}` : ""}${view.page.object.stale ? ", for an earlier generation" : ""}${view.page.object.deleting ? "; being deleted" : ""}`],

@@ -123,11 +123,11 @@ const rowHeight = 34;
 const spare = 12;
 
 /** Table shows rows. It only renders those that are visible, so that it can have thousands. */
-export function Table<T>(props: { label: string; columns: Column<T>[]; rows: T[]; id: (row: T) => string; empty: string; tall?: boolean }) {
+export function Table<T>(props: { label: string; columns: Column<T>[]; rows: T[]; id: (row: T) => string; empty: string; tall?: boolean; sorted?: string }) {
   const scroller = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(600);
-  const [sorted, setSorted] = useState<{ by: string; down: boolean }>();
+  const [sorted, setSorted] = useState(props.sorted ? { by: props.sorted, down: true } : undefined);
   useLayoutEffect(() => {
     const element = scroller.current;
     if (!element) return undefined;
