@@ -86,7 +86,8 @@ func In(revisions []Revision, generation int64) int {
 	return found
 }
 
-// Count returns on how many nodes each revision runs, and on how many it failed.
+// Count returns on how many nodes each revision runs, and on how many it failed. Where the newest one can't be loaded, the one that
+// was loaded before can still run.
 func Count(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.ProgramObject) (running, failed []int) {
 	type nodes = map[string]bool
 	runs, fails := make([]nodes, len(revisions)), make([]nodes, len(revisions))
@@ -102,6 +103,9 @@ func Count(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.
 		switch condition := v1alpha1.BpfProgramConditionType(status.Conditions[0].Type); {
 		case condition.Failed():
 			fails[i][status.Node] = true
+			if before := loadedBefore(revisions, i, status); before >= 0 {
+				runs[before][status.Node] = true
+			}
 		case condition != v1alpha1.BpfProgCondNone:
 			runs[i][status.Node] = true
 		}
@@ -111,6 +115,22 @@ func Count(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.
 		running, failed = append(running, len(runs[i])), append(failed, len(fails[i]))
 	}
 	return running, failed
+}
+
+// loadedBefore returns the index of the revision that runs in place of one that can't be loaded, or -1 if none does: the newest one
+// that existed when the program was loaded.
+func loadedBefore(revisions []Revision, failed int, status *v1alpha1.BpfProgramStatus) int {
+	loaded, err := time.Parse(loadedFormat, status.LoadedAt)
+	if !status.Previous || err != nil {
+		return -1
+	}
+	found := int64(0)
+	for _, r := range inOrder(revisions) {
+		if r.Number != revisions[failed].Number && !r.Created.After(loaded) {
+			found = max(found, r.Number)
+		}
+	}
+	return slices.IndexFunc(revisions, func(r Revision) bool { return r.Number == found })
 }
 
 // inOrder returns the revisions by number. One that has returned has a new number and its former time. When it returned isn't

@@ -140,3 +140,26 @@ func TestReturned(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
+
+// Where a revision can't be loaded, the one that was there at the time of the load runs on.
+func TestCount(t *testing.T) {
+	t.Parallel()
+	revisions := []Revision{
+		{Number: 2, Created: at(10), Since: []int64{2}},
+		{Number: 3, Created: at(0), Since: []int64{1, 3}}, // it was the first one, and has returned
+		{Number: 4, Created: at(20), Since: []int64{4}},
+		{Number: 5, Created: at(30), Since: []int64{5}},
+	}
+	kept := func(node string, loaded int) v1alpha1.ProgramObject {
+		r := report(node, 5, loaded, v1alpha1.BpfProgCondNotLoaded, 31, "refused")
+		r.GetStatus().Previous = true
+		return r
+	}
+	running, failed := Count(object(), revisions, []v1alpha1.ProgramObject{
+		report("a", 5, 31, v1alpha1.BpfProgCondLoaded, 31, ""), kept("b", 12), kept("c", 25),
+		report("d", 5, -1, v1alpha1.BpfProgCondNotLoaded, 31, "refused"), report("e", 2, 11, v1alpha1.BpfProgCondLoaded, 11, ""),
+	})
+	if got, want := fmt.Sprint(running, failed), "[1 1 1 1] [0 0 0 3]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
