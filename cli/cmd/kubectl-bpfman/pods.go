@@ -126,7 +126,14 @@ func (o podsOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	if err := table.Print(streams.Out, o.format, found); err != nil || !o.format.Human() {
 		return err
 	}
-	return remark(streams.ErrOut, remarksOnPods(others, unknown))
+	remarks := remarksOnPods(others, unknown)
+	if len(found)+len(remarks) == 0 {
+		remarks = []string{"No pods are running."}
+		if !o.all {
+			remarks = []string{fmt.Sprintf("No pods are running in namespace %s. To list those of all namespaces, use -A.", c.Namespace)}
+		}
+	}
+	return remark(streams.ErrOut, remarks)
 }
 
 // find returns what the programs of their nodes have to do with pods, and the number of running pods whose nodes have no
@@ -162,9 +169,6 @@ func remarksOnPods(others, unknown int) []string {
 	}
 	if unknown > 0 {
 		remarks = append(remarks, fmt.Sprintf("Pods on nodes without a BpfNode: %d. The inspector is turned off there, or hasn't reported yet.", unknown))
-	}
-	if len(remarks) == 0 {
-		remarks = append(remarks, "No pods are running.")
 	}
 	return remarks
 }
