@@ -118,14 +118,14 @@ func Count(object v1alpha1.UserObject, revisions []Revision, reports []v1alpha1.
 }
 
 // loadedBefore returns the index of the revision that runs in place of one that can't be loaded, or -1 if none does: the newest one
-// that existed when the program was loaded.
+// that existed when the program was loaded. One that has returned can have run before that, too.
 func loadedBefore(revisions []Revision, failed int, status *v1alpha1.BpfProgramStatus) int {
 	loaded, err := time.Parse(loadedFormat, status.LoadedAt)
 	if !status.Previous || err != nil {
 		return -1
 	}
 	found := int64(0)
-	for _, r := range inOrder(revisions) {
+	for _, r := range revisions {
 		if r.Number != revisions[failed].Number && !r.Created.After(loaded) {
 			found = max(found, r.Number)
 		}
