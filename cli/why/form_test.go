@@ -78,7 +78,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// A rollout that has failed is said beside what runs, with what to do, also if no node fails anymore.
+// A rollout that has failed is said beside what runs, with what to do, even if no node fails anymore.
 func TestSummaryOfRollouts(t *testing.T) {
 	t.Parallel()
 	const refused = "the kernel's verifier refuses the program: R0 !read_ok"
