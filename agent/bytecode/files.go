@@ -5,7 +5,6 @@ package bytecode
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -55,7 +54,7 @@ func (s *Store) Copy(image Image) (*Files, error) {
 	_, err = io.Copy(files.Object, from)
 	if _, failed := files.Object.Seek(0, io.SeekStart); err != nil || failed != nil {
 		files.Discard()
-		return nil, fmt.Errorf("copy object: %w", errors.Join(err, failed))
+		return nil, problem.Errorf(problem.StoreUnusable, "copy object: %w", errors.Join(err, failed))
 	}
 	return files, nil
 }

@@ -391,7 +391,7 @@ func (s *Store) makeRoom(c claim) error {
 		return problem.Errorf(problem.StoreFull, "the node's store of bytecode is full: %d MiB of %d are in use; increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", inUse>>20, s.Limit>>20)
 	}
 	if err := s.unknown(); err != nil && (total+size > s.Limit || len(all) >= maxRecords) {
-		return problem.Errorf(problem.StoreFull, "the node's store of bytecode is full, and it isn't known yet which images are in use: %w", err)
+		return problem.Errorf(problem.ReadAgain, "the node's store of bytecode is full, and it isn't known yet which images are in use: %w", err)
 	}
 	own := s.tenancy(c, all, used, uses)
 	if err := own.refuse(); err != nil {

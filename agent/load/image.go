@@ -4,7 +4,6 @@
 package load
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,8 +86,10 @@ func missing(request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 		case !known:
 			lacking = append(lacking, f.GetName())
 		case function.Unusable != "":
+			if len(unusable) == 0 {
+				unusableFor = function.Problem
+			}
 			unusable = append(unusable, fmt.Sprintf("function %s can't be loaded: %s", f.GetName(), function.Unusable))
-			unusableFor = cmp.Or(unusableFor, function.Problem)
 		}
 	}
 	switch {

@@ -104,7 +104,7 @@ func parse(image string) (*Repository, error) {
 	}
 	registry, err := name.NewRegistry(host)
 	if err != nil {
-		return nil, fmt.Errorf("image %s: %w", plain.Quote(image), err)
+		return nil, problem.Errorf(problem.InvalidReference, "image %s: %w", plain.Quote(image), err)
 	}
 	r := &Repository{name: registry.Repo(repository)}
 	if named.Digest == "" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // The next page is on the same registry, because no other server must get the
@@ -61,6 +62,11 @@ func TestParse(t *testing.T) {
 		got, err := parse(image)
 		if err != nil || got.version.Context().Name() != want {
 			t.Errorf("%s: %v, %v, want %s", image, got, err, want)
+		}
+	}
+	for _, image := range []string{"quay.io/UPPER/xdp", "my_host.io/xdp", "quay.io/xdp@sha256:12"} {
+		if got, err := parse(image); err == nil || problem.Of(err) != problem.InvalidReference {
+			t.Errorf("%s: %v, %v", image, got, err)
 		}
 	}
 }

@@ -245,12 +245,12 @@ func solution(named, reason, message string) string {
 			return fmt.Sprintf("set the name to %s%s, or to another tracepoint: `/sys/kernel/tracing/available_events` on the node lists them", match[1], match[2])
 		}
 	case problem.NoSuchKernelFunction, problem.NoSuchGlobal:
-		if match := meant.FindStringSubmatch(message); match != nil {
-			return fmt.Sprintf("set the name to %s, the nearest one that there is", match[1])
+		if found := meant.FindAllStringSubmatch(message, -1); len(found) == 1 { // names that the object's user chose are quoted
+			return fmt.Sprintf("set the name to %s, the nearest one that there is", found[0][1])
 		}
 	case problem.ProgramType:
-		if match := inSection.FindStringSubmatch(message); match != nil {
-			return fmt.Sprintf("use the kind for functions in the section %s, or change the section of %s in the source", match[2], match[1])
+		if found := inSection.FindAllStringSubmatch(message, -1); len(found) == 1 { // of several, the message doesn't say which one
+			return fmt.Sprintf("use the kind for functions in the section %s, or change the section of %s in the source", found[0][2], found[0][1])
 		}
 	default:
 	}
@@ -269,7 +269,7 @@ var (
 	lacksInterface  = regexp.MustCompile(`the node has no interface (\S+); its primary interface is (\S+)`)
 	lacksFunction   = regexp.MustCompile(`the bytecode has no function .+ \(did you mean (\S+)\?\)`)
 	lacksTracepoint = regexp.MustCompile(`the kernel has no tracepoint ([^/\s]+/)\S+; did you mean (\S+)\?`)
-	meant           = regexp.MustCompile(`did you mean (\S+)\?`)
+	meant           = regexp.MustCompile(`; did you mean ([\w.$]+)\?`)
 	inSection       = regexp.MustCompile(`([^\s;]+) is in section ([^\s,;]+)`)
 )
 

@@ -132,6 +132,10 @@ func TestSolutionsHaveTheNearestName(t *testing.T) {
 		"the section of the function is for another type of program, when loading on_exec from image x; on_exec is in section tracepoint/sched/sched_process_exec": {
 			problem.ProgramType, "use the kind for functions in the section tracepoint/sched/sched_process_exec, or change the section of on_exec in the source",
 		},
+		"globals.x; did you mean evil?: the bytecode has no global variable x; did you mean step?": {problem.NoSuchGlobal, problem.ToDo(problem.NoSuchGlobal)},
+		"the section of a function is for another type of program; f is in section xdp; g is in section kprobe/x": {
+			problem.ProgramType, problem.ToDo(problem.ProgramType),
+		},
 		"the kernel has no tracepoint a/b": {problem.NoSuchTracepoint, problem.ToDo(problem.NoSuchTracepoint)},
 	} {
 		if got := solution(string(want.named), "", message); got != want.todo {

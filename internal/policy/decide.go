@@ -5,7 +5,6 @@ package policy
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -93,7 +92,7 @@ func (r *rule) verified(p *Policy, image Image, answer *reader.Answer) (violatio
 			unknown = untold
 		} else if len(authorities) > 0 {
 			violation := r.says(problem.NotSigned, "image %s has no %s (%s)", image, what, list(reasons))
-			if named := problem.Of(errors.Join(reasons...)); named != "" {
+			if named := problem.Of(reasons[0]); named != "" { // with which the list begins
 				violation = &problem.Error{Reason: named, Err: violation}
 			}
 			violations = append(violations, violation)
@@ -161,7 +160,7 @@ func Sum(verdicts []v1alpha1.BpfProgramPolicy) (v1alpha1.PolicyVerdict, error) {
 			reasons = append(reasons, problem.Errorf(problem.Reason(v.Problem), "policy %s: %s", v.Name, v.Message))
 		}
 	}
-	return worst, problem.Errorf(problem.Of(errors.Join(reasons...)), "%s", list(reasons))
+	return worst, problem.Errorf(problem.Of(reasons[0]), "%s", list(reasons))
 }
 
 // Loads reports whether bytecode with this verdict is loaded.

@@ -132,19 +132,14 @@ func read(a *v1alpha1.BytecodeAuthority, from Reader) (Material, error) {
 }
 
 // unreadError means that the API server didn't return an object. Only NotFound says something about it.
-type unreadError struct {
-	kind, name string
-	err        error
-}
+type unreadError struct{ error }
 
-func (e *unreadError) Error() string { return fmt.Sprintf("read %s %s: %v", e.kind, e.name, e.err) }
-
-func (e *unreadError) Unwrap() error { return e.err }
+func (e *unreadError) Unwrap() error { return e.error }
 
 func secretKeys(ref v1alpha1.AuthorityReference, from Reader) ([]string, error) {
 	data, err := from.Secret(ref.Name)
 	if err != nil {
-		return nil, &unreadError{"Secret", ref.Name, err}
+		return nil, &unreadError{problem.Errorf(problem.KeyUnusable, "read Secret %s: %w", ref.Name, err)}
 	}
 	items := []string{ref.Key}
 	if ref.Key == "" {
@@ -193,7 +188,7 @@ func parseKeys(text []byte) ([]string, error) {
 func readTrustedRoot(ref v1alpha1.AuthorityReference, from Reader) (string, error) {
 	data, err := from.ConfigMap(ref.Name)
 	if err != nil {
-		return "", &unreadError{"ConfigMap", ref.Name, err}
+		return "", &unreadError{problem.Errorf(problem.TrustedRootUnusable, "read ConfigMap %s: %w", ref.Name, err)}
 	}
 	item := cmp.Or(ref.Key, trustedRootsItem)
 	root, found := data[item]

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // publicKey returns a key in PEM, a different one for each seed.
@@ -87,6 +88,9 @@ func TestReadMaterial(t *testing.T) {
 		if (m.Err == nil) != (test.err == "") || m.Err != nil && !strings.HasPrefix(m.Err.Error(), test.err) {
 			t.Errorf("%s: %v, want %q", name, m.Err, test.err)
 			continue
+		}
+		if m.Err != nil && problem.Of(m.Err) == "" {
+			t.Errorf("%s: %v names no problem", name, m.Err)
 		}
 		if !slices.Equal(m.Keys, test.keys) || m.TrustedRoot != test.root || (m.Digest() == "") != (test.err != "") {
 			t.Errorf("%s: %+v, digest %q", name, m, m.Digest())

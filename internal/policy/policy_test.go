@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -338,6 +339,18 @@ func TestSeveralPolicies(t *testing.T) {
 		verdict, why := Sum(e.Decide(test.answer))
 		if got := string(verdict) + " " + textOf(why); got != test.want || Loads(verdict) != test.loads {
 			t.Errorf("%v: %q, loads %t, want %q", e.Policies(), got, Loads(verdict), test.want)
+		}
+	}
+}
+
+// What several policies say names the problem that it begins with.
+func TestSumNamesTheFirst(t *testing.T) {
+	said := func(named problem.Reason) v1alpha1.BpfProgramPolicy {
+		return v1alpha1.BpfProgramPolicy{Name: "p", Verdict: v1alpha1.VerdictDenied, Message: "no", Problem: string(named)}
+	}
+	for _, first := range []problem.Reason{problem.ImageDenied, ""} {
+		if _, why := Sum([]v1alpha1.BpfProgramPolicy{said(first), said(problem.NotSigned)}); problem.Of(why) != first {
+			t.Errorf("%q, want %q", problem.Of(why), first)
 		}
 	}
 }

@@ -34,7 +34,7 @@ const (
 
 // Format is the number of the form in which the process writes objects for the daemon. When a new version of bpfman
 // adapts objects differently, it has another number, and nodes adapt the objects in their stores again.
-const Format = 5
+const Format = 6
 
 // MaxRequest and MaxAnswer are the maximum sizes of a Request and an Answer, in bytes.
 // MaxObject is the maximum size of an eBPF object, before and after its debug sections

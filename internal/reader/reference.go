@@ -30,7 +30,7 @@ type Reference struct {
 func ParseReference(image string) (Reference, error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
-		return Reference{}, err //nolint:wrapcheck // callers say which image, and where it is written
+		return Reference{}, &problem.Error{Reason: problem.InvalidReference, Err: err} // callers say which image, and where it is written
 	}
 	// The parser recognizes the default registry only in lower case, and treats what
 	// can't be a host as a part of the path.

@@ -100,6 +100,9 @@ func TestStatusOfBytecodePolicies(t *testing.T) {
 			}
 			s := policy.Status
 			ready := meta.FindStatusCondition(s.Conditions, string(v1alpha1.Ready))
+			if (s.Problem == "") != (test.ready == metav1.ConditionTrue) {
+				t.Errorf("%q names the problem %q", ready.Message, s.Problem)
+			}
 			if ready == nil || ready.Status != test.ready || !strings.Contains(ready.Message, test.words) || s.ObservedGeneration != 3 {
 				t.Errorf("the status is %+v", s)
 			}

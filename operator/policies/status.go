@@ -6,7 +6,6 @@ package policies
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +26,7 @@ const (
 )
 
 // conditions returns the conditions of a policy: Ready and, if the policy has problems, Stalled. valid is the message
-// if it has none. named is the first problem that has a name.
+// if it has none. named is the first problem.
 func conditions(former []metav1.Condition, generation int64, problems []error, valid string) (wanted []metav1.Condition, named string) {
 	wanted = slices.Clone(former)
 	ready := metav1.Condition{
@@ -45,7 +44,7 @@ func conditions(former []metav1.Condition, generation int64, problems []error, v
 	stalled := ready
 	ready.Status, stalled.Type = metav1.ConditionFalse, string(v1alpha1.Stalled)
 	v1alpha1.SetConditions(&wanted, ready, stalled)
-	return wanted, string(problem.Of(errors.Join(problems...)))
+	return wanted, string(problem.Of(problems[0]))
 }
 
 // writeStatus replaces the status of a policy.

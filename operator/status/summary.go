@@ -200,7 +200,8 @@ func (s Summary) rollout() (condition v1alpha1.ProgramConditionType, said proble
 // besidesRollout is besides without failures that explain the rollout: their reasons can be long.
 func (s Summary) besidesRollout() string {
 	if s.Failed > 0 && !slices.ContainsFunc(s.Failures, func(f NodeReason) bool {
-		return !strings.Contains(s.Rollout.Message, f.Node+": "+shorten.Middle(f.Reason, maxError))
+		failure := f.Node + ": " + shorten.Middle(f.Reason, maxError)
+		return !strings.Contains(s.Rollout.Message, "("+failure) && !strings.Contains(s.Rollout.Message, "; "+failure)
 	}) {
 		return "; failed on " + s.failed()
 	}

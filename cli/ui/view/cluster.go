@@ -228,7 +228,7 @@ type counted struct {
 	rowOf   map[unique.Handle[Sort]]*Row
 	matched map[string]int
 	all     map[unique.Handle[Sort]]struct{}
-	owners  map[v1alpha1.BpfNodeOwner]bool // of the programs that the filter selects
+	owners  map[v1alpha1.BpfNodeOwner]bool // of programs, and whether the filter selects one of these
 }
 
 func (f *Facts) count(filter Filter) *counted {
@@ -266,10 +266,12 @@ func (c *counted) add(h unique.Handle[Sort]) *Row {
 		row.Image = image(c.facts.Objects[s.Owner])
 	}
 	c.all[h] = struct{}{}
-	if !c.filter.selects(row, s.Owner.Namespace, row.Key) {
+	selected := c.filter.selects(row, s.Owner.Namespace, row.Key)
+	if row.Owner != nil {
+		c.owners[*row.Owner] = c.owners[*row.Owner] || selected
+	}
+	if !selected {
 		row = nil
-	} else if row.Owner != nil {
-		c.owners[*row.Owner] = true
 	}
 	c.rowOf[h] = row
 	return row
@@ -282,9 +284,15 @@ func (f Filter) selects(row *Row, namespace, name string) bool {
 		(f.Text == "" || strings.Contains(strings.ToLower(name+" "+row.Image), strings.ToLower(f.Text)))
 }
 
-// selects reports whether the filter selects an object: by its programs, or by itself if it has none of the type.
+// selects reports whether the filter selects an object: by its programs, or by itself. One that isn't loaded anywhere, for example
+// because it fails, is of each type.
 func (c *counted) selects(owner v1alpha1.BpfNodeOwner) bool {
-	return c.owners[owner] || c.filter.selects(&Row{Owned: owner.String(), Image: image(c.facts.Objects[owner])}, owner.Namespace, owner.String())
+	selected, loaded := c.owners[owner]
+	itself := Row{Owned: owner.String(), Image: image(c.facts.Objects[owner])}
+	if !loaded {
+		itself.Type = c.filter.Type
+	}
+	return selected || c.filter.selects(&itself, owner.Namespace, owner.String())
 }
 
 // image returns the reference or path of an object's bytecode.

@@ -190,6 +190,23 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// An object that isn't loaded anywhere is of each type, so that a filter by type doesn't hide that it fails.
+func TestFilterKeepsWhatFails(t *testing.T) {
+	f := facts(t)
+	broken := v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "broken"}
+	f.Objects[broken] = &Declared{Owner: broken, User: &v1alpha1.XdpProgram{ObjectMeta: metav1.ObjectMeta{Name: "broken"}}}
+	for want, filter := range map[string]Filter{"broken packets": {Type: "xdp"}, "broken": {Type: "sched_cls"}, "": {Type: "xdp", Text: "netdev"}} {
+		var found []string
+		for _, o := range f.Of(filter, now).Objects {
+			found = append(found, o.Name)
+		}
+		slices.Sort(found)
+		if got := strings.Join(found, " "); got != want {
+			t.Errorf("%+v: %q, want %q", filter, got, want)
+		}
+	}
+}
+
 // What happened to many objects, as after a reboot, is one change.
 func TestMerge(t *testing.T) {
 	change := func(what, kind, name string) Change {

@@ -134,7 +134,7 @@ func (s *source) object(ctx context.Context, to files) (*reader.Object, error) {
 		return nil, err
 	}
 	if _, err := to.object.Write(described.Object); err != nil {
-		return nil, fmt.Errorf("write the object: %w", err)
+		return nil, problem.Errorf(problem.StoreUnusable, "write the object: %w", err)
 	}
 	return &described.Facts, to.writeAdapted(described)
 }
@@ -143,7 +143,7 @@ func (s *source) object(ctx context.Context, to files) (*reader.Object, error) {
 func adapt(to files) (*reader.Object, error) {
 	content, err := io.ReadAll(io.LimitReader(to.object, reader.MaxObject+1))
 	if err != nil {
-		return nil, fmt.Errorf("read the object: %w", err)
+		return nil, problem.Errorf(problem.StoreUnusable, "read the object: %w", err)
 	}
 	described, err := describe(content)
 	if err != nil {
@@ -169,7 +169,7 @@ func (f files) writeAdapted(d *object.Description) error {
 		return nil
 	}
 	if _, err := f.adapted.Write(d.Adapted); err != nil {
-		return fmt.Errorf("write the object for the daemon: %w", err)
+		return problem.Errorf(problem.StoreUnusable, "write the object for the daemon: %w", err)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ export function ClusterView(props: { route: Route }) {
               <Programs rows={view.programs} usage={usage.view} problem={usage.problem} />
             </div>
             <div>
-              <Objects objects={view.objects} />
+              <Objects objects={view.objects} filtered={query.toString() !== ""} />
               <Changes changes={view.changes} />
             </div>
           </div>
@@ -158,15 +158,15 @@ function Programs(props: { rows: views.Row[]; usage?: views.Usage; problem?: str
   );
 }
 
-function Objects(props: { objects: views.Brief[] }) {
+function Objects(props: { objects: views.Brief[]; filtered: boolean }) {
   const [all, setAll] = useState(false);
   const worrying = props.objects.filter((o) => o.state !== "Attached" || o.conflicts || o.rollout === "Paused" || o.rollout === "Halted");
   const shown = all ? props.objects : worrying;
   const fine = props.objects.length - worrying.length;
   return (
     <Section title="Objects" class="objects" note={props.objects.length > 0 && fine > 0 && <button type="button" class="link" onClick={() => setAll(!all)}>{all ? "only those that need a look" : `show the ${fine === 1 ? "one that is" : count(fine) + " that are"} as specified`}</button>}>
-      {props.objects.length === 0 && <p class="empty">There are no objects of bpfman.</p>}
-      {props.objects.length > 0 && shown.length === 0 && <p class="empty good">Everything is as specified.</p>}
+      {props.objects.length === 0 && <p class="empty">{props.filtered ? "No object matches." : "There are no objects of bpfman."}</p>}
+      {props.objects.length > 0 && shown.length === 0 && <p class="empty good">{props.filtered ? "What matches is as specified." : "Everything is as specified."}</p>}
       <ul class="briefs">
         {shown.slice(0, 200).map((o) => (
           <li key={o.kind + o.namespace + o.name}>
