@@ -4,6 +4,8 @@
 package bytecode
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"os"
@@ -92,4 +94,19 @@ func move(from **os.File, path string) error {
 	}
 	*from = nil
 	return nil
+}
+
+// digestOf returns the digest and the size of a file.
+func digestOf(path string) (string, int64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", 0, problem.Errorf(problem.StoreUnusable, "read object: %w", err)
+	}
+	defer file.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, file)
+	if err != nil {
+		return "", 0, problem.Errorf(problem.StoreUnusable, "read object: %w", err)
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), size, nil
 }

@@ -13,8 +13,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/google/renameio/v2"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // put writes a record.

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -509,19 +508,4 @@ func (s *Store) Clear(except ...string) error {
 func hash(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
-}
-
-// digestOf returns the digest and the size of a file.
-func digestOf(path string) (string, int64, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", 0, problem.Errorf(problem.StoreUnusable, "read object: %w", err)
-	}
-	defer file.Close()
-	sum := sha256.New()
-	size, err := io.Copy(sum, file)
-	if err != nil {
-		return "", 0, problem.Errorf(problem.StoreUnusable, "read object: %w", err)
-	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), size, nil
 }

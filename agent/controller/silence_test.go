@@ -75,6 +75,7 @@ func TestLastLinksAreReportedAtTheEnd(t *testing.T) {
 		for n := range 3 {
 			h.appears(t.Context(), fmt.Sprint("eth", n+1))
 			within(t, time.Second/4, "attached", func() bool { return h.links() == n+2 })
+			synctest.Wait() // the agent has noticed it
 		}
 		if h.reportsAgree(server) {
 			t.Fatal("the last links are reported already")

@@ -14,9 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // withoutTypes is a kernel with nothing but a version.

@@ -24,8 +24,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // serve starts a TLS server on an address. The certificate is for 127.0.0.1, ::1, and

@@ -4,8 +4,9 @@
 package reader
 
 import (
-	"github.com/bpfman/bpfman-operator/internal/problem"
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Kernel returns what identifies this build of the kernel: its release and version, as uname prints them.

@@ -8,8 +8,9 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/bpfman/bpfman-operator/internal/problem"
 	"github.com/distribution/reference"
+
+	"github.com/bpfman/bpfman-operator/internal/problem"
 )
 
 // Reference is what the reference of an image means: for policies, credentials, and the

@@ -319,7 +319,7 @@ func (c *changing) finish(binary string, clean bool) {
 		// What one of the daemons pinned in a Load that was interrupted stays for minutes: the agent can't know that nobody is
 		// loading it.
 		loads := c.inventory.Daemon() == bpfman.Go && c.call == "Load"
-		if got := pinsIn(c.place.Path("/")); clean && got != 4 && !(loads && got == 5) {
+		if got := pinsIn(c.place.Path("/")); clean && got != 4 && (!loads || got != 5) {
 			return fmt.Errorf("%d pins, want those of two programs with a link each", got)
 		}
 		return nil

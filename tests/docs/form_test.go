@@ -36,7 +36,7 @@ func TestFormOfMessages(t *testing.T) {
 			continue
 		}
 		reason, remedy := strings.TrimSpace(cells[0]), strings.TrimSpace(cells[2])
-		for _, message := range strings.Split(cells[1], "`, `") {
+		for message := range strings.SplitSeq(cells[1], "`, `") {
 			if wrong := unfit.FindString(message); wrong != "" {
 				t.Errorf("%s: %q has %q", reason, message, wrong)
 			}
