@@ -59,8 +59,8 @@ type Container struct {
 	Name string
 }
 
-// Problems returns the problems of the node components, one per line, with their names. Pods that the API server refuses are first, and then
-// the problems that most nodes have. If there are too many, the last line counts the rest.
+// Problems returns the problems of the node components, one per line, with their names. Pods that the API server refuses are
+// first, and then the problems that most nodes have. If there are too many, the last line counts the rest.
 func (o Observed) Problems() []string {
 	problems := o.problemsOfPods()
 	if refusal := o.refusal(); refusal != "" {
